@@ -16,7 +16,7 @@ mod settings;
 mod short_help;
 
 pub(crate) use larder_server::value::{
-    NamedValue, bytes, named, one_of, page_blocks, size_text, time, tunable, unknown,
+    NamedValue, bytes, named, one_of, page_blocks, preset, size_text, time, tunable, unknown,
     unknown_setting, unknown_volume,
 };
 pub(crate) use larder_server::volume_source::VolumeSource;

@@ -1,5 +1,6 @@
 //! The subcommands, one per file.
 
+pub(crate) mod advise;
 pub(crate) mod balance;
 pub(crate) mod bench;
 pub(crate) mod check_config;

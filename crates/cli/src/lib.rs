@@ -84,6 +84,8 @@ enum Command {
     Size(commands::size::SizeArgs),
     /// Simulate caches over traces: hit ratios and curves.
     Sim(commands::sim::SimArgs),
+    /// Advise RAID level, chunk and allocation unit for a trace.
+    Advise(commands::advise::AdviseArgs),
     /// Show which files and processes load which disk, and plan moves.
     ///
     /// The plan has the fewest and smallest moves of files that minimize the highest utilization,
@@ -200,6 +202,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
+        Command::Advise(arguments) => succeed(commands::advise::run(&arguments)),
         Command::Balance(arguments) => succeed(commands::balance::run(&arguments)),
         Command::Lab(arguments) => succeed(commands::lab::run(&arguments)),
         Command::Model(arguments) => succeed(commands::model::run(&arguments)),

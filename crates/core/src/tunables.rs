@@ -22,6 +22,8 @@ pub struct Bounds {
     pub default: u64,
     /// Its value in the preset `nt`: that of the Windows NT file cache.
     pub nt: u64,
+    /// Its value in the preset `linux`: that of the page cache of Linux.
+    pub linux: u64,
     /// Its meaning in one sentence.
     pub meaning: &'static str,
 }
@@ -72,11 +74,10 @@ const fn bounds(
     name: &'static str,
     unit: &'static str,
     range: [u64; 2],
-    default: u64,
-    nt: u64,
+    [default, nt, linux]: [u64; 3],
     meaning: &'static str,
 ) -> Bounds {
-    Bounds { name, unit, min: range[0], max: range[1], default, nt, meaning }
+    Bounds { name, unit, min: range[0], max: range[1], default, nt, linux, meaning }
 }
 
 /// The table of all tunables.
@@ -85,32 +86,28 @@ pub const TUNABLES: [Bounds; 18] = [
         "first-delay",
         "ms",
         [0, 60_000],
-        1000,
-        3000,
+        [1000, 3000, 30_000],
         "Minimum time for which a page stays dirty before an idle volume writes it (CcFirstDelay).",
     ),
     bounds(
         "idle-delay",
         "ms",
         [0, 60_000],
-        500,
-        1000,
+        [500, 1000, 5000],
         "Time without requests after which a volume is idle (CcIdleDelay).",
     ),
     bounds(
         "collision-delay",
         "ms",
         [0, 10_000],
-        100,
-        100,
+        [100, 100, 0],
         "Pause of the lazy writer when clients wait for the store (CcCollisionDelay).",
     ),
     bounds(
         "age-max",
         "ms",
         [10, 3_600_000],
-        5000,
-        8000,
+        [5000, 8000, 30_000],
         "Maximum age of a dirty page: older pages are written even if the volume is busy. With \
          `--flush ignore` the store is also flushed at this interval; a crash then loses at most \
          the writes of twice this time plus the time that writing takes.",
@@ -119,8 +116,7 @@ pub const TUNABLES: [Bounds; 18] = [
         "dirty-threshold",
         "per mille of the memory",
         [1, 900],
-        375,
-        375,
+        [375, 375, 100],
         "Amount of dirty data at which the lazy writer starts to write in bursts \
          (CcDirtyPageThreshold).",
     ),
@@ -128,80 +124,70 @@ pub const TUNABLES: [Bounds; 18] = [
         "dirty-target",
         "per mille of the threshold",
         [0, 1000],
-        750,
-        750,
+        [750, 750, 1000],
         "Amount of dirty data at which a series of bursts ends (CcDirtyPageTarget).",
     ),
     bounds(
         "dirty-limit",
         "per mille of the memory",
         [2, 900],
-        800,
-        500,
+        [800, 500, 200],
         "Maximum amount of dirty data: writes are slowed down near it, and wait at it.",
     ),
     bounds(
         "burst-share",
         "per mille of the dirty blocks",
         [1, 1000],
-        250,
-        250,
+        [250, 250, 250],
         "Share of the dirty blocks that one burst writes: the oldest, in disk order.",
     ),
     bounds(
         "background-depth",
         "operations",
         [1, 256],
-        4,
-        1,
+        [4, 1, 128],
         "Writes that the lazy writer keeps in flight in the store; one while clients wait.",
     ),
     bounds(
         "forced-depth",
         "operations",
         [1, 256],
-        32,
-        8,
+        [32, 8, 128],
         "Writes in flight in the store when a client waits for them.",
     ),
     bounds(
         "retry-delay",
         "ms",
         [1, 60_000],
-        100,
-        100,
+        [100, 100, 100],
         "Wait after a failed write; it doubles with each further failure.",
     ),
     bounds(
         "retry-delay-max",
         "ms",
         [1, 600_000],
-        10_000,
-        10_000,
+        [10_000, 10_000, 10_000],
         "Maximum wait after a failed write.",
     ),
     bounds(
         "read-ahead-max",
         "bytes",
         [0, 16 << 20],
-        1 << 20,
-        64 << 10,
+        [1 << 20, 64 << 10, 128 << 10],
         "Maximum size of a read-ahead window of a stream; 0 turns read-ahead off.",
     ),
     bounds(
         "read-ahead-min",
         "bytes",
         [4096, 16 << 20],
-        16 << 10,
-        4096,
+        [16 << 10, 4096, 16 << 10],
         "Minimum size of a read-ahead window of a stream, at most `read-ahead-max`.",
     ),
     bounds(
         "read-ahead-steps",
         "requests",
         [1, 64],
-        2,
-        2,
+        [2, 2, 2],
         "Requests in sequence, or at an equal distance, that start read-ahead; more are needed \
          while much of the read-ahead is not used.",
     ),
@@ -209,24 +195,21 @@ pub const TUNABLES: [Bounds; 18] = [
         "read-ahead-streams",
         "streams",
         [1, 64],
-        8,
-        8,
+        [8, 8, 64],
         "Streams that are recognized at a time on each connection, or in each file of a mount.",
     ),
     bounds(
         "read-ahead-depth",
         "operations",
         [1, 256],
-        8,
-        1,
+        [8, 1, 64],
         "Read-ahead operations in flight in the store.",
     ),
     bounds(
         "read-ahead-share",
         "per mille of the memory",
         [1, 500],
-        125,
-        125,
+        [125, 125, 500],
         "Memory for read-ahead in flight; a window is at most a 32nd of it.",
     ),
 ];
@@ -273,12 +256,23 @@ impl Tunables {
         Tunables { values: TUNABLES.map(|t| t.nt) }
     }
 
-    /// Returns the preset of this name: `larder` or `nt`.
+    /// Returns the preset `linux`: the constants of the page cache of Linux 6, of
+    /// Documentation/admin-guide/sysctl/vm.rst (`dirty_background_ratio` 10, `dirty_ratio` 20,
+    /// `dirty_expire_centisecs` 3000, `dirty_writeback_centisecs` 500), mm/readahead.c (windows of
+    /// 16 to 128 KiB from the second request on) and of a request queue (`nr_requests` 128). What
+    /// has no counterpart there has the value of `larder`, or does not limit.
+    #[must_use]
+    pub fn linux() -> Self {
+        Tunables { values: TUNABLES.map(|t| t.linux) }
+    }
+
+    /// Returns the preset of this name: `larder`, `nt` or `linux`.
     #[must_use]
     pub fn preset(name: &str) -> Option<Self> {
         match name {
             "larder" => Some(Tunables::default()),
             "nt" => Some(Tunables::nt()),
+            "linux" => Some(Tunables::linux()),
             _ => None,
         }
     }
@@ -340,7 +334,7 @@ mod tests {
     #[test]
     fn defaults_and_presets_are_in_range() {
         for t in TUNABLES {
-            for value in [t.default, t.nt] {
+            for value in [t.default, t.nt, t.linux] {
                 let mut tunables = Tunables::default();
                 tunables.set(t.name, value).unwrap();
             }
@@ -348,6 +342,7 @@ mod tests {
         }
         assert_eq!(Tunables::nt().get(Tunable::FirstDelay), 3000);
         assert_eq!(Tunables::nt().get(Tunable::RetryDelayMax), 10_000);
+        assert_eq!(Tunables::linux().get(Tunable::ReadAheadMax), 128 << 10);
         assert_eq!(Tunables::default().share(Tunable::DirtyThreshold, 65_536), 24_576);
     }
 }

@@ -30,6 +30,7 @@ use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::{Volume, VolumeOptions};
 use larder_schema::format::counted;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -220,6 +221,20 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     pub fn resident_blocks(&self, volume: usize) -> u64 {
         let volume = &self.volumes[volume].volume;
         self.cache.count_resident(volume, 0..volume.geometry().length / BLOCK_BYTES_U64)
+    }
+
+    /// Returns the blocks of the resident pages of a volume, in order.
+    #[must_use]
+    pub fn residents(&self, volume: usize) -> Vec<Range<u64>> {
+        let mut pages = self.cache.residents(&self.volumes[volume].volume, self.now, usize::MAX);
+        pages.sort_unstable_by_key(|range| range.start);
+        pages
+    }
+
+    /// Returns the number of volumes.
+    #[must_use]
+    pub fn volume_count(&self) -> usize {
+        self.volumes.len()
     }
 
     /// Changes the memory of the cache to this many frames, as far as pages can be evicted now.

@@ -4,5 +4,4 @@ pub mod fileload_1999;
 pub mod probe;
 mod published;
 pub mod raid_1999;
-mod steps;
 mod users;

@@ -5,6 +5,7 @@
 //!   clock (simulation) or on a real clock (demo).
 //! * [`workload`]: workload generators, and the evaluation of their response times.
 //! * [`cache_simulation`]: the production cache on a virtual clock under such a workload.
+//! * [`advise`]: advice on the storage below a cache, from its traffic.
 //! * [`sim`]: hit ratios of a trace, by cache size and policy.
 //! * [`trace`]: block traces, recorded by Larder or by other tools.
 //! * [`mod@bench`]: the benchmark runner, which runs workloads on a machine so that their results
@@ -23,11 +24,12 @@
 //! Invariants: time is an argument, randomness comes from a seed that the caller passes in, and no
 //! module does I/O (except [`trace`], [`load`] and [`mod@bench`], which read and write files,
 //! [`workload::postmark`], and [`ranks`], which has sockets and child processes) or starts a thread
-//! (except [`sim::sweep`], [`sim::study`], [`replay`], [`load`], [`bench::worker_pool`] and
-//! [`ranks`]). Times are nanoseconds, sizes are bytes.
+//! (except [`advise`], [`experiment`], [`sim::sweep`], [`sim::study`], [`replay`], [`load`],
+//! [`bench::worker_pool`] and [`ranks`]). Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod balance;
 pub mod bench;
 pub mod cache_simulation;
@@ -43,5 +45,6 @@ pub mod random;
 pub mod ranks;
 pub mod replay;
 pub mod sim;
+mod steps;
 pub mod trace;
 pub mod workload;

@@ -12,6 +12,7 @@
 //! [`next_event`]: larder_core::store::Store::next_event
 
 mod array;
+mod closed_loop;
 mod curve;
 mod disk;
 mod latency;
@@ -25,7 +26,7 @@ mod spec;
 mod ssd;
 mod stream;
 
-pub use array::{ArrayLayout, ArrayLevel, ArrayStore};
+pub use array::{ArrayLayout, ArrayLevel, ArrayStore, MemberSet};
 pub use disk::{Disk, DiskSpec};
 pub use latency::Latency;
 pub use modeled::{ModeledStore, Totals};
@@ -35,6 +36,7 @@ pub use spec::{
 };
 pub use ssd::{FlashTotals, Ssd, SsdSpec};
 
+pub(crate) use closed_loop::{ClosedLoop, LoopEnd};
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};

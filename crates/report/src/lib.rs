@@ -28,6 +28,7 @@ pub mod run;
 mod setting;
 pub mod sizing;
 pub mod stats;
+pub mod storage_advice;
 mod system_errors;
 pub mod table;
 pub mod try_verdict;

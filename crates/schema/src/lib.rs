@@ -18,6 +18,7 @@ pub mod model;
 pub mod perfmon;
 pub mod run;
 pub mod sizing;
+pub mod storage_advice;
 pub mod watch;
 
 /// Converts a size or a count, which stay below 2^53.

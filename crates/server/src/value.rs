@@ -280,7 +280,7 @@ pub fn named<T: NamedValue>(text: &str) -> Result<T, String> {
 }
 
 /// The names of the presets of tunables.
-pub(crate) const PRESETS: [&str; 2] = ["larder", "nt"];
+pub(crate) const PRESETS: [&str; 3] = ["larder", "nt", "linux"];
 
 /// Parses the name of a preset of tunables.
 pub fn preset(text: &str) -> Result<Tunables, String> {
@@ -511,7 +511,7 @@ mod tests {
             assert_eq!(tunable(of(name), text), Err(expected), "{name}={text}");
         }
         for bounds in &TUNABLES {
-            for value in [bounds.min, bounds.max, bounds.default, bounds.nt] {
+            for value in [bounds.min, bounds.max, bounds.default, bounds.nt, bounds.linux] {
                 assert_eq!(tunable(bounds, &tunable_text(bounds, value)), Ok(value), "{bounds:?}");
             }
         }

@@ -5,8 +5,8 @@
 use super::guest::GuestScript;
 use super::prelude::*;
 
-/// The test that reads the record.
-const TEST: &str = "model::array::tests::members_do_the_operations_that_they_do_under_md";
+/// The tests that read the records.
+const TESTS: &str = "under_md";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     require(missing_program(&["mdadm", "losetup", "python3"]))?;
@@ -22,15 +22,20 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     if !script.run(env, claims)? {
         return Ok(());
     }
-    let (record, kept) = ("md-members.json", env.root.join("bench-runs/md-members.json"));
-    std::fs::copy(out.join(record), kept).context("keep the record")?;
-    claims.check("the model has the same sectors on each member, and no more operations", || {
-        let root = &env.root;
-        stdout_of(cmd!(
-            "cargo test --quiet --manifest-path {root}/Cargo.toml --package larder-lab
-                        --lib {TEST} -- --exact"
-        ))?;
-        Ok(String::new())
-    });
+    for record in ["md-members.json", "md-rebuilds.json"] {
+        let kept = env.root.join("bench-runs").join(record);
+        std::fs::copy(out.join(record), kept).context("keep the record")?;
+    }
+    claims.check(
+        "the model has the same sectors on each member, and no more operations; rebuilds too",
+        || {
+            let root = &env.root;
+            stdout_of(cmd!(
+                "cargo test --quiet --manifest-path {root}/Cargo.toml --package larder-lab
+                        --lib {TESTS}"
+            ))?;
+            Ok(String::new())
+        },
+    );
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Models of devices: `larder model fit` and `larder model check` on devices of different kinds.
 //! On throttled loop devices, and on a modeled device over NBD, the fitted model predicts eight
-//! patterns. The loop device without a limit and the disk of this machine vary from run to run, so
-//! the differences of two runs are printed beside those of the model.
+//! patterns: the medians of three runs. The loop device without a limit and the disk of this
+//! machine vary from run to run, so the differences of the runs are printed beside those of the
+//! model.
 //!
 //! The images of the loop devices are in memory if possible, where the disk of this machine is no
 //! part of the figures. The speed of the models themselves is a bench of larder-lab.
@@ -13,6 +14,8 @@ use crate::record::Record;
 
 /// The maximum differences of the operations per second, p50 and p99.
 const APART_MAX: [f64; 3] = [0.15, 0.15, 0.3];
+/// Runs of the patterns on a device; an odd number.
+const RUNS: usize = 3;
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
 const IMAGE_MIB: u64 = 256;
@@ -111,59 +114,59 @@ impl Proof<'_> {
         if writes { vec!["--destructive", self.target] } else { Vec::new() }
     }
 
-    /// Adds a claim for each pattern. Times of microseconds are those of the processors, so the
-    /// claim is skipped if two runs differ more than the model may.
-    fn check(&self, claims: &mut Claims, record: &mut Record) -> Result<()> {
-        let (_, model) = self.fit(true)?;
-        let (first, second) = (self.rows(true, &model)?, self.rows(true, &model)?);
-        for (first, second) in first.iter().zip(&second) {
-            let Row { pattern, predicted, measured } = Row::of(first)?;
-            let again = Row::of(second)?.measured;
-            self.record(record, &pattern, &[measured, again], predicted);
-            let statement =
-                format!("{}: {pattern}: IOPS and p50 within 15 %, p99 within 30 %", self.name);
-            let (apart, noise) = (differences(predicted, measured), differences(again, measured));
-            if !is_within(noise) && !is_within(apart) {
-                claims.skip(statement, format!("two runs differ by {}", percents(noise)));
-                continue;
-            }
-            claims.add_with_peer(
-                statement,
-                format!("{} ({})", shown(predicted), percents(apart)),
-                format!("measured: {}", shown(measured)),
-                is_within(apart),
-            );
-        }
-        Ok(())
-    }
-
-    /// Prints the differences of the model, and of two runs.
-    fn show(&self, writes: bool, record: &mut Record) -> Result<()> {
+    /// Returns the rows of all runs, in the order of the patterns.
+    fn all_rows(&self, writes: bool) -> Result<Vec<Row>> {
         let (_, model) = self.fit(writes)?;
-        let (first, second) = (self.rows(writes, &model)?, self.rows(writes, &model)?);
-        for (first, second) in first.iter().zip(&second) {
-            let Row { pattern, predicted, measured } = Row::of(first)?;
-            let again = Row::of(second)?.measured;
-            self.record(record, &pattern, &[measured, again], predicted);
-            outln!(
-                "   {}: {pattern}: {}, measured: {} ({}); two runs differ by {}",
-                self.name,
-                shown(predicted),
-                shown(measured),
-                percents(differences(predicted, measured)),
-                percents(differences(again, measured)),
+        let mut rows: Vec<Row> = Vec::new();
+        for run in 0..RUNS {
+            for (index, row) in self.rows(writes, &model)?.iter().enumerate() {
+                match (run, rows.get_mut(index)) {
+                    (0, _) => rows.push(Row::of(row)?),
+                    (_, Some(of_pattern)) => of_pattern.measured.push(values(&row["measured"])?),
+                    (_, None) => bail!("run {run} has more patterns"),
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Adds a claim for each pattern, about the medians of the runs.
+    fn check(&self, claims: &mut Claims, record: &mut Record) -> Result<()> {
+        for row in self.all_rows(true)? {
+            self.record(record, &row);
+            let Row { pattern, predicted, .. } = &row;
+            let measured = row.median();
+            let apart = differences(*predicted, measured);
+            claims.add_with_peer(
+                format!("{}: {pattern}: IOPS and p50 within 15 %, p99 within 30 %", self.name),
+                format!("{} ({})", shown(*predicted), percents(apart)),
+                format!("measured: {}; {}", shown(measured), row.spread()),
+                apart.iter().zip(APART_MAX).all(|(apart, most)| apart.abs() <= most),
             );
         }
         Ok(())
     }
 
-    fn record(
-        &self,
-        record: &mut Record,
-        pattern: &str,
-        measured: &[[f64; 3]],
-        predicted: [f64; 3],
-    ) {
+    /// Prints the differences of the model, and those of the runs.
+    fn show(&self, writes: bool, record: &mut Record) -> Result<()> {
+        for row in self.all_rows(writes)? {
+            self.record(record, &row);
+            let Row { pattern, predicted, .. } = &row;
+            let measured = row.median();
+            outln!(
+                "   {}: {pattern}: {}, measured: {} ({}); {}",
+                self.name,
+                shown(*predicted),
+                shown(measured),
+                percents(differences(*predicted, measured)),
+                row.spread(),
+            );
+        }
+        Ok(())
+    }
+
+    fn record(&self, record: &mut Record, row: &Row) {
+        let Row { pattern, predicted, measured } = row;
         for (index, (quantity, unit)) in
             [("IOPS", "operations/s"), ("p50", "ns"), ("p99", "ns")].into_iter().enumerate()
         {
@@ -175,30 +178,49 @@ impl Proof<'_> {
     }
 }
 
-/// A pattern, with its operations per second, p50 and p99.
+/// A pattern, with its operations per second, p50 and p99: the predicted ones, and those of each
+/// run.
 struct Row {
     pattern: String,
     predicted: [f64; 3],
-    measured: [f64; 3],
+    measured: Vec<[f64; 3]>,
 }
 
 impl Row {
     fn of(row: &Value) -> Result<Self> {
-        let values = |of: &str| -> Result<[f64; 3]> {
-            let number = |key| number(&row[of], key);
-            Ok([number("operations_per_s")?, number("p50_ns")?, number("p99_ns")?])
-        };
         let pattern = row["pattern"].as_str().context("no pattern")?.to_owned();
-        Ok(Row { pattern, predicted: values("predicted")?, measured: values("measured")? })
+        let measured = vec![values(&row["measured"])?];
+        Ok(Row { pattern, predicted: values(&row["predicted"])?, measured })
     }
+
+    /// Returns a value of all runs in order.
+    fn sorted(&self, index: usize) -> Vec<f64> {
+        let mut values: Vec<f64> = self.measured.iter().map(|run| run[index]).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values
+    }
+
+    fn median(&self) -> [f64; 3] {
+        std::array::from_fn(|index| self.sorted(index)[RUNS / 2])
+    }
+
+    fn spread(&self) -> String {
+        let spread = std::array::from_fn(|index| {
+            let sorted = self.sorted(index);
+            sorted[RUNS - 1] / sorted[0] - 1.0
+        });
+        format!("{RUNS} runs differ by {}", percents(spread))
+    }
+}
+
+/// Returns the operations per second, p50 and p99 of a result.
+fn values(result: &Value) -> Result<[f64; 3]> {
+    let number = |key| number(result, key);
+    Ok([number("operations_per_s")?, number("p50_ns")?, number("p99_ns")?])
 }
 
 fn differences(one: [f64; 3], other: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|index| one[index] / other[index] - 1.0)
-}
-
-fn is_within(differences: [f64; 3]) -> bool {
-    differences.iter().zip(APART_MAX).all(|(apart, most)| apart.abs() <= most)
 }
 
 fn percents(differences: [f64; 3]) -> String {

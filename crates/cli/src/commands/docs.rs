@@ -136,11 +136,11 @@ fn tunables() -> io::Result<()> {
         let rows = SETTINGS.iter().filter(|setting| setting.group == group).map(row);
         section(group.heading(), "", head, rows)?;
     }
-    let head = "| name | unit | least | most | `larder` | `nt` | meaning |\n\
-                |---|---|--:|--:|--:|--:|---|";
+    let head = "| name | unit | least | most | `larder` | `nt` | `linux` | meaning |\n\
+                |---|---|--:|--:|--:|--:|--:|---|";
     let row = |it: &Bounds| {
-        let Bounds { name, unit, min, max, default, nt, meaning, .. } = it;
-        format!("`{name}` | {unit} | {min} | {max} | {default} | {nt} | {meaning}")
+        let Bounds { name, unit, min, max, default, nt, linux, meaning } = it;
+        format!("`{name}` | {unit} | {min} | {max} | {default} | {nt} | {linux} | {meaning}")
     };
     section("Tunables", TUNABLES_TEXT, head, TUNABLES.iter().map(row))
 }

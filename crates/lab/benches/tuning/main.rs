@@ -187,6 +187,7 @@ fn whole_options(frames: u32) -> Result<CacheSimulationOptions> {
     let mut tunables = Tunables::default();
     tunables.set("read-ahead-max", 0)?;
     Ok(CacheSimulationOptions {
+        page_cache: None,
         frames,
         shards: 1,
         page_blocks: 1,

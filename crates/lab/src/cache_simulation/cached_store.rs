@@ -8,66 +8,113 @@ use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
-use std::collections::HashMap;
+use slab::Slab;
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum operations in flight; more than a cache above it ever has.
 const DEPTH: usize = 1024;
 /// The clock of the cache starts one second after that of the store.
 const START: Nanos = SECOND;
 
-/// A store with a write-back cache in front of it.
+/// The cache, and the operations of all volumes.
+struct SharedCache {
+    simulation: CacheSimulation<Box<dyn Store<NoFrames>>>,
+    /// Operations in flight: volume, operation, and time of its submission.
+    in_flight: Slab<(usize, StoreOp<NoFrames>, Nanos)>,
+    /// Number of these by volume.
+    counts: Vec<usize>,
+    ended: Vec<(u64, Nanos)>,
+    /// Completions by volume that were not reaped.
+    done: Vec<Vec<StoreCompletion<NoFrames>>>,
+}
+
+impl SharedCache {
+    /// Processes all events up to `now`.
+    fn advance(&mut self, now: Nanos) {
+        self.simulation.run_until(now + START).expect("stores of models do not fail");
+        self.simulation.drain_ended(&mut self.ended);
+        for (number, at) in self.ended.drain(..) {
+            let number = usize::try_from(number).expect("the number of an operation");
+            let (volume, op, started_at) = self.in_flight.remove(number);
+            self.counts[volume] -= 1;
+            let finished_at = at.saturating_sub(START).max(started_at);
+            self.done[volume].push(StoreCompletion { op, result: Ok(()), started_at, finished_at });
+        }
+    }
+}
+
+/// A store with a write-back cache in front of it. Stores of the same cache share its memory. A
+/// clone is the same store.
+#[derive(Clone)]
 pub struct CachedStore {
+    cache: Arc<Mutex<SharedCache>>,
+    volume: usize,
     geometry: Geometry,
-    cache: CacheSimulation<Box<dyn Store<NoFrames>>>,
     /// True if the cache keeps its data without power: then a flush has nothing to do.
     has_battery: bool,
-    /// Operations in flight, by number, and the times of their submission.
-    in_flight: HashMap<u64, (StoreOp<NoFrames>, Nanos)>,
-    next_number: u64,
-    ended: Vec<(u64, Nanos)>,
-    done: Vec<StoreCompletion<NoFrames>>,
 }
 
 impl fmt::Debug for CachedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedStore").field("geometry", &self.geometry).finish_non_exhaustive()
+        f.debug_struct("CachedStore").field("volume", &self.volume).finish_non_exhaustive()
     }
 }
 
 impl CachedStore {
-    /// Creates a cache of `bytes` bytes in front of a store.
+    /// Minimum memory in frames: 4 MiB.
+    pub const FRAMES_MIN: u32 = 1024;
+
+    /// Creates a cache of `bytes` bytes in front of a store, as the one of a controller.
     ///
     /// # Panics
     /// If the memory is less than 4 MiB.
     #[must_use]
     pub fn new(store: Box<dyn Store<NoFrames>>, bytes: u64, has_battery: bool) -> Self {
-        assert!(bytes >= 4 << 20, "memory for the operations in flight");
-        let geometry = store.geometry();
-        let options = VolumeOptions::new("cached", geometry);
+        let options = VolumeOptions::new("cached", store.geometry());
         let frames = u32::try_from(bytes / BLOCK_BYTES_U64).expect("memory of a controller");
-        let clients = Clients { number: 1, depth: DEPTH };
-        CachedStore {
-            geometry,
-            cache: CacheSimulation::new(frames, 1, [(options, store)], clients),
-            has_battery,
-            in_flight: HashMap::new(),
-            next_number: 0,
-            ended: Vec::new(),
-            done: Vec::new(),
-        }
+        let mut stores = CachedStore::all([(options, store)], (frames, 1), has_battery);
+        stores.remove(0)
     }
 
-    /// Processes all events up to `now`.
-    fn advance(&mut self, now: Nanos) {
-        self.cache.run_until(now + START).expect("stores of models do not fail");
-        self.cache.drain_ended(&mut self.ended);
-        for (number, at) in self.ended.drain(..) {
-            let op = self.in_flight.remove(&number);
-            let (op, started_at) = op.expect("a request in flight");
-            let finished_at = at.saturating_sub(START).max(started_at);
-            self.done.push(StoreCompletion { op, result: Ok(()), started_at, finished_at });
-        }
+    /// Creates a cache of these frames and shards in front of the stores of its volumes.
+    ///
+    /// # Panics
+    /// If the memory is less than 4 MiB.
+    #[must_use]
+    pub fn all(
+        volumes: impl IntoIterator<Item = (VolumeOptions, Box<dyn Store<NoFrames>>)>,
+        (frames, shards): (u32, usize),
+        has_battery: bool,
+    ) -> Vec<Self> {
+        assert!(frames >= CachedStore::FRAMES_MIN, "memory for the operations in flight");
+        let volumes: Vec<_> = volumes.into_iter().collect();
+        let geometries: Vec<Geometry> = volumes.iter().map(|(_, store)| store.geometry()).collect();
+        let clients = Clients { number: 1, depth: DEPTH };
+        let cache = Arc::new(Mutex::new(SharedCache {
+            simulation: CacheSimulation::new(frames, shards, volumes, clients),
+            in_flight: Slab::new(),
+            counts: vec![0; geometries.len()],
+            ended: Vec::new(),
+            done: geometries.iter().map(|_| Vec::new()).collect(),
+        }));
+        let store = |(volume, geometry)| {
+            let cache = Arc::clone(&cache);
+            CachedStore { cache, volume, geometry, has_battery }
+        };
+        geometries.into_iter().enumerate().map(store).collect()
+    }
+
+    fn cache(&self) -> MutexGuard<'_, SharedCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `read` with the simulation of the cache, and the number of this volume there.
+    pub fn with_simulation<T>(
+        &self,
+        read: impl FnOnce(&CacheSimulation<Box<dyn Store<NoFrames>>>, usize) -> T,
+    ) -> T {
+        read(&self.cache().simulation, self.volume)
     }
 }
 
@@ -77,7 +124,8 @@ impl Store<NoFrames> for CachedStore {
     }
 
     fn submit(&mut self, now: Nanos, _frames: &NoFrames, op: StoreOp<NoFrames>) {
-        self.advance(now);
+        let mut cache = self.cache();
+        cache.advance(now);
         let (kind, is_durable) = match op.kind {
             StoreOpKind::Read => (Op::Read, false),
             StoreOpKind::Write { fua } => (Op::Write, fua),
@@ -87,30 +135,32 @@ impl Store<NoFrames> for CachedStore {
         };
         if op.kind == StoreOpKind::Flush && self.has_battery {
             let done = StoreCompletion { op, result: Ok(()), started_at: now, finished_at: now };
-            return self.done.push(done);
+            return cache.done[self.volume].push(done);
         }
-        let request = Request { volume: 0, op: kind, offset: op.offset, len: op.len };
+        let request = Request { volume: self.volume, op: kind, offset: op.offset, len: op.len };
         let mut request = request.of_engine();
         request.request.fua = is_durable && !self.has_battery;
-        request.tag = Some(self.next_number);
-        self.in_flight.insert(self.next_number, (op, now));
-        self.next_number += 1;
-        self.cache.begin_exactly(0, request).expect("stores of models do not fail");
-        self.advance(now);
+        request.tag = Some(cache.in_flight.insert((self.volume, op, now)) as u64);
+        cache.counts[self.volume] += 1;
+        cache.simulation.begin_exactly(0, request).expect("stores of models do not fail");
+        cache.advance(now);
     }
 
     fn reap(&mut self, now: Nanos, _frames: &NoFrames, done: &mut Vec<StoreCompletion<NoFrames>>) {
-        self.advance(now);
-        done.append(&mut self.done);
+        let mut cache = self.cache();
+        cache.advance(now);
+        done.append(&mut cache.done[self.volume]);
     }
 
     fn in_flight(&self) -> usize {
-        self.in_flight.len() + self.done.len()
+        let cache = self.cache();
+        cache.counts[self.volume] + cache.done[self.volume].len()
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let done = self.done.iter().map(|done| done.finished_at).min();
-        done.or_else(|| self.cache.next_event().map(|at| at.saturating_sub(START)))
+        let cache = self.cache();
+        let done = cache.done[self.volume].iter().map(|done| done.finished_at).min();
+        done.or_else(|| cache.simulation.next_event().map(|at| at.saturating_sub(START)))
     }
 }
 

@@ -9,7 +9,7 @@ mod assumptions;
 mod trial;
 
 use super::published::{Published, figure};
-use super::steps::run_all;
+use crate::steps::run_all;
 use assumptions::{Assumptions, VARIATIONS};
 use larder_core::units::as_f64;
 use larder_schema::experiment::{Curve, Experiment, Line, Variation};

@@ -7,11 +7,11 @@
 //! scenario 1, which therefore are no figure here.
 
 use super::published::{Published, capacity, figure, geometry};
-use super::steps::run_all;
 use crate::cache_simulation::{CacheSimulation, Clients};
 use crate::file_system::{FileMap, FileStore};
 use crate::model::{DeviceModel, DiskSpec, StoreModel};
 use crate::sim::engine::frames_of;
+use crate::steps::run_all;
 use crate::workload::probe::Probe;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::counters::{Counter, Totals};

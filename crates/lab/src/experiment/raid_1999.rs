@@ -5,12 +5,14 @@
 //! Allocation unit: a file server with RAID level 5 of three disks and a controller cache of 16 MB,
 //! four client machines on 100 Mbit/s, and a load that increases in steps; published is that 64 KiB
 //! units serve over 5 Mbit/s more than 4 KiB units at a high load.
+//! Failures: reads from arrays with a failed disk, and beside its rebuild; nothing is published.
 
 mod allocation_unit;
+mod failures;
 mod levels;
 
 use super::published::{Published, figure};
-use super::steps::run_all;
+use crate::steps::run_all;
 use allocation_unit::{CLIENTS, UNITS};
 use larder_core::units::as_f64;
 use larder_schema::experiment::{Curve, Experiment, Line};
@@ -46,13 +48,14 @@ const FIGURES: [Published; 13] = [
 const RESULTS: usize = FIGURES.len() - 1;
 
 enum StepResult {
+    Failures(Box<[failures::Rates; 3]>),
     Levels([f64; RESULTS]),
     /// Mbit/s by number of clients.
     Served([f64; CLIENTS.len()]),
 }
 
-/// The parts of a seed: the levels, and each allocation unit.
-const PARTS: usize = 1 + UNITS.len();
+/// The parts of a seed: the levels, each allocation unit, and failures.
+const PARTS: usize = 1 + UNITS.len() + 1;
 
 /// Returns the number of calls of `progress` in [`run`].
 #[must_use]
@@ -68,11 +71,14 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
         let seed = (index / PARTS) as u64 + 1;
         match (index % PARTS).checked_sub(1) {
             None => StepResult::Levels(levels::results(seed)),
-            Some(unit) => StepResult::Served(allocation_unit::served(UNITS[unit], seed)),
+            Some(unit) if unit < UNITS.len() => {
+                StepResult::Served(allocation_unit::served(UNITS[unit], seed))
+            }
+            Some(_) => StepResult::Failures(Box::new(failures::rates(seed))),
         }
     };
     let results = run_all(count, threads, step, progress);
-    let mut values = [const { Vec::new() }; FIGURES.len()];
+    let (mut of_failures, mut values) = (Vec::new(), [const { Vec::new() }; FIGURES.len()]);
     for of_seed in results.chunks(PARTS) {
         let mut served = Vec::new();
         for result in of_seed {
@@ -80,6 +86,7 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
                 StepResult::Levels(results) => {
                     values.iter_mut().zip(results).for_each(|(all, it)| all.push(*it));
                 }
+                StepResult::Failures(rates) => of_failures.push(**rates),
                 StepResult::Served(by_clients) => served.push(by_clients[CLIENTS.len() - 1]),
             }
         }
@@ -93,7 +100,9 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
         machine: machine(),
         seeds,
         figures: figures.collect(),
-        curves: vec![served_curve(&results)],
+        curves: std::iter::once(served_curve(&results))
+            .chain(failures::curves(&of_failures))
+            .collect(),
         variations: Vec::new(),
         variation_seeds: 0,
     }
@@ -107,6 +116,7 @@ fn machine() -> Vec<String> {
             .to_owned(),
     ];
     sentences.extend(allocation_unit::sentences());
+    sentences.push(failures::sentence());
     sentences
 }
 

@@ -14,6 +14,8 @@ pub struct Allocator {
     units: u64,
     /// Free runs: first unit, and number of units. No two touch.
     free: BTreeMap<u64, u64>,
+    /// Sum of their units.
+    free_units: u64,
     /// The unit after the last allocation.
     cursor: u64,
 }
@@ -27,21 +29,22 @@ impl Allocator {
     pub fn new(bytes: u64, unit: u64) -> Self {
         let units = bytes / unit;
         assert!(units > 0, "a volume with units");
-        Allocator { unit, units, free: BTreeMap::from([(0, units)]), cursor: 0 }
+        Allocator { unit, units, free: BTreeMap::from([(0, units)]), free_units: units, cursor: 0 }
     }
 
     /// Returns the free bytes.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.free.values().sum::<u64>() * self.unit
+        self.free_units * self.unit
     }
 
     /// Allocates a file of at least `bytes` bytes; `None` if too little is free.
     pub fn create(&mut self, bytes: u64) -> Option<FileMap> {
         let mut left = bytes.div_ceil(self.unit);
-        if left > self.free.values().sum() {
+        if left > self.free_units {
             return None;
         }
+        self.free_units -= left;
         let mut map = FileMap::default();
         while left > 0 {
             let (start, len) = self.next_run().expect("enough is free");
@@ -61,6 +64,7 @@ impl Allocator {
     pub fn remove(&mut self, map: &FileMap) {
         for extent in map.extents() {
             let (mut start, mut end) = (extent.start / self.unit, extent.end / self.unit);
+            self.free_units += end - start;
             if let Some((&before, &len)) = self.free.range(..start).next_back()
                 && before + len == start
             {

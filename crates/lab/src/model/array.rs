@@ -2,11 +2,14 @@
 
 mod layout;
 mod level;
+mod members;
 mod parity;
+mod rebuild;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use layout::ArrayLayout;
 pub use level::ArrayLevel;
+pub use members::MemberSet;
 pub use store::ArrayStore;

@@ -3,9 +3,9 @@
 //!
 //! Rates are operations per second of virtual time.
 
-use super::{Model, ModeledStore, NullStore};
+use super::{ClosedLoop, LoopEnd, Model, ModeledStore, NullStore};
 use crate::random::Random;
-use larder_core::clock::{Nanos, SECOND};
+use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 
@@ -111,27 +111,15 @@ pub(super) fn closed_loop_of(
     count: u64,
     kind: StoreOpKind,
     len: u64,
-    mut offset_of: impl FnMut(u64) -> u64,
+    offset_of: impl FnMut(u64) -> u64,
 ) -> LoopResult {
-    let frames = NoFrames::new(0);
-    let (mut now, mut next) = (0, 0);
+    let depth = usize::try_from(depth).unwrap();
     let mut result = LoopResult { rate: 0.0, longest: 0, order: Vec::new() };
-    while result.order.len() < usize::try_from(count).unwrap() {
-        while next < count && store.in_flight() < usize::try_from(depth).unwrap() {
-            store.submit(now, &frames, op(next, kind, offset_of(next), len));
-            next += 1;
-        }
-        now = now.max(store.next_event().expect("operations are in flight"));
-        let mut done = Vec::new();
-        store.reap(now, &frames, &mut done);
-        for each in done {
-            result.longest = result.longest.max(each.finished_at - each.started_at);
-            result.order.push(each.op.tag);
-        }
-    }
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-    let rate = count as f64 * SECOND as f64 / now as f64;
-    result.rate = rate;
+    let count = LoopEnd::Operations(count);
+    result.rate = ClosedLoop { kind, len, depth }.run(&mut store, count, offset_of, |each| {
+        result.longest = result.longest.max(each.finished_at - each.started_at);
+        result.order.push(each.op.tag);
+    });
     result
 }
 

@@ -9,8 +9,10 @@
 //! A volume ends at the highest byte of its requests, rounded up to a page of 1 MiB. Requests are
 //! split at 4 KiB boundaries as the NBD server splits them. Sizes are bytes, times are nanoseconds.
 
+mod layers;
 mod runs;
 
+pub use layers::{PageCache, PageCachePlace, PageCacheResult};
 pub use runs::simulate_all;
 
 use crate::cache_simulation::{CacheSimulation, Request, SimulationError};
@@ -27,7 +29,7 @@ use larder_core::mode::WriteMode;
 use larder_core::store::{Geometry, Store};
 use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
-use larder_core::volume::VolumeOptions;
+use layers::Layers;
 
 /// The length of a volume is a multiple of the largest page.
 const LENGTH_STEP: u64 = 1 << 20;
@@ -93,6 +95,8 @@ pub struct CacheSimulationOptions {
     pub hint: Hint,
     /// Constants of the lazy writer, the dirty limit and read-ahead.
     pub tunables: Tunables,
+    /// The page cache of the host, if there is one.
+    pub page_cache: Option<PageCache>,
 }
 
 /// The results of a simulation.
@@ -100,6 +104,10 @@ pub struct CacheSimulationOptions {
 pub struct CacheSimulationResult {
     /// The counters of all volumes together.
     pub totals: Totals,
+    /// The counters of the cache that the clients use: the same, or those of a page cache above.
+    pub of_clients: Totals,
+    /// The result of the page cache, if there is one.
+    pub page_cache: Option<PageCacheResult>,
     /// Time from the first request to the last reply, as far as stores and write throttling take
     /// time.
     pub elapsed: Nanos,
@@ -197,6 +205,18 @@ impl VolumeLengths {
         self.requests
     }
 
+    /// Returns the first byte of each volume if they lie one after the other, and the end of the
+    /// last one.
+    #[must_use]
+    pub fn bases(&self) -> (Vec<u64>, u64) {
+        let mut end = 0;
+        let base = |length: &u64| {
+            end += length;
+            end - length
+        };
+        (self.lengths.iter().map(base).collect(), end)
+    }
+
     fn include(&mut self, record: &Record) -> Result<(), CacheSimulationError> {
         let end = record.end().max(SECTOR_BYTES);
         if end > LENGTH_MAX {
@@ -223,9 +243,26 @@ pub fn simulate(
     source: &mut dyn Source,
     lengths: &VolumeLengths,
     options: &CacheSimulationOptions,
+    progress: impl FnMut(u64),
+) -> Result<CacheSimulationResult, CacheSimulationError> {
+    let store = |_, geometry| options.store.build(geometry);
+    simulate_on(source, lengths, options, &store, progress)
+}
+
+/// Does the same on the stores that `store` returns for the number and the geometry of a volume,
+/// instead of those of the model of `options`.
+///
+/// # Errors
+/// See [`simulate`].
+pub fn simulate_on(
+    source: &mut dyn Source,
+    lengths: &VolumeLengths,
+    options: &CacheSimulationOptions,
+    store: &dyn Fn(usize, Geometry) -> Box<dyn Store<NoFrames>>,
     mut progress: impl FnMut(u64),
 ) -> Result<CacheSimulationResult, CacheSimulationError> {
-    let mut simulation = build(lengths, options);
+    let mut layers = Layers::new(lengths, options, store);
+    let simulation = &mut layers.front;
     simulation.set_wake_time(options.wake);
     simulation.set_reply_time(options.reply);
     let begin = simulation.now();
@@ -240,7 +277,7 @@ pub fn simulate(
             done += references;
             parts[part].references += references;
             if done >= end && part + 1 < PARTS {
-                parts[part].add_totals(&simulation, lengths);
+                parts[part].add_totals(simulation, lengths);
                 part += 1;
                 end = part_end(lengths.references, part);
             }
@@ -264,20 +301,26 @@ pub fn simulate(
         progress(batch.len() as u64);
     }
     simulation.wait_for_all()?;
-    parts[part..].iter_mut().for_each(|part| part.add_totals(&simulation, lengths));
+    parts[part..].iter_mut().for_each(|part| part.add_totals(simulation, lengths));
     for at in (1..PARTS).rev() {
         let before = parts[at - 1];
         parts[at].pages -= before.pages;
         parts[at].hits -= before.hits;
     }
     let elapsed = simulation.now() - begin;
-    let unclean_blocks = (0..lengths.lengths.len()).map(|v| simulation.unclean_blocks(v)).sum();
     let curves = (0..lengths.lengths.len()).map(|volume| simulation.curve(volume)).collect();
-    let mut totals = Totals::default();
-    for volume in simulation.finish() {
-        totals.add(&volume);
-    }
-    Ok(CacheSimulationResult { totals, elapsed, unclean_blocks, parts, curves })
+    let (totals, page_cache) = layers.results();
+    let (of_clients, unclean_blocks) = (layers.front_totals(), layers.unclean_blocks());
+    layers.front.finish();
+    Ok(CacheSimulationResult {
+        totals,
+        of_clients,
+        page_cache,
+        elapsed,
+        unclean_blocks,
+        parts,
+        curves,
+    })
 }
 
 impl PartReads {
@@ -307,28 +350,6 @@ fn references(record: &Record) -> u64 {
         return 0;
     }
     record.end().div_ceil(BLOCK_BYTES_U64) - record.offset / BLOCK_BYTES_U64
-}
-
-fn build(
-    lengths: &VolumeLengths,
-    options: &CacheSimulationOptions,
-) -> CacheSimulation<Box<dyn Store<NoFrames>>> {
-    let volume = |(number, &length): (usize, &u64)| {
-        // A volume that is only flushed has a length, too.
-        let length = length.max(LENGTH_STEP);
-        let granule = u32::try_from(SECTOR_BYTES).expect("a sector");
-        let geometry = Geometry { length, granule, read_only: false };
-        let mut volume_options = VolumeOptions::new(number.to_string(), geometry);
-        volume_options.page_blocks = options.page_blocks;
-        volume_options.policy = options.policy.first();
-        volume_options.policy_auto = options.policy == PolicyChoice::Auto;
-        volume_options.write_mode = options.write_mode;
-        volume_options.hint = options.hint;
-        volume_options.tunables = options.tunables.clone();
-        (volume_options, options.store.build(geometry))
-    };
-    let volumes = lengths.lengths.iter().enumerate().map(volume);
-    CacheSimulation::new(options.frames, options.shards, volumes, options.clients)
 }
 
 /// Converts a record to a request; `None` if the request is empty.

@@ -244,7 +244,7 @@ table! {
          loses unwritten data.";
     "preset", ValueForm::Text("PRESET"), [values(&PRESETS), default("larder"), live(), of_mounts()],
         Field::VolumeAlias(set_preset),
-        "Values of all tunables: larder, or nt for those of the Windows NT file cache.";
+        "Values of all tunables: larder, nt (Windows NT file cache) or linux (Linux page cache).";
 
     Control:
     "control", ValueForm::PathOrNone("PATH"), [of_mounts()],

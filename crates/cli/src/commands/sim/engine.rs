@@ -13,7 +13,9 @@ use larder_core::mode::WriteMode;
 use larder_core::tunables::{TUNABLES, Tunables};
 use larder_host::memory;
 use larder_lab::model::StoreSpec;
-use larder_lab::sim::engine::{CacheSimulationOptions, Clients, Pace, RequestTime};
+use larder_lab::sim::engine::{
+    CacheSimulationOptions, Clients, Pace, PageCache, PageCachePlace, RequestTime, frames_of,
+};
 use larder_lab::sim::study::{self, WholeStudy};
 use std::num::NonZero;
 
@@ -87,9 +89,21 @@ pub(super) struct EngineArgs {
           hide_short_help = true)]
     hint: Hint,
 
+    /// Values of all tunables: larder, nt or linux.
+    #[arg(long, value_name = "PRESET", default_value = "larder", value_parser = args::preset,
+          hide_short_help = true)]
+    preset: Tunables,
+
     /// Set a tunable (docs/TUNABLES.md), as NAME=VALUE.
     #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting, hide_short_help = true)]
     set: Vec<(String, String)>,
+
+    /// Page cache of Linux above or below the cache, as above:SIZE or below:SIZE.
+    ///
+    /// Above, clients use a file system on the volume; below, the store of the server is plain
+    /// files. The output has its hits, and the share of the cache that both have (double copies).
+    #[arg(long, value_name = "PLACE:SIZE", value_parser = page_cache, hide_short_help = true)]
+    page_cache: Option<PageCache>,
 }
 
 /// The arguments, and the options that the command line contains.
@@ -144,6 +158,22 @@ fn request_time(text: &str) -> Result<RequestTime, String> {
     Ok(RequestTime { fixed, bytes_per_s: bytes_per_s.transpose()? })
 }
 
+/// Parses the place and the size of a page cache.
+fn page_cache(text: &str) -> Result<PageCache, String> {
+    let place_and_size = text.split_once(':').and_then(|(place, size)| match place {
+        "above" => Some((PageCachePlace::Above, size)),
+        "below" => Some((PageCachePlace::Below, size)),
+        _ => None,
+    });
+    let form = || format!("\"{text}\" is no page cache; write above:SIZE or below:SIZE");
+    let (place, size) = place_and_size.ok_or_else(form)?;
+    let frames = frames_of(args::bytes(size)?);
+    if frames < PageCache::FRAMES_MIN {
+        return Err("a page cache has at least 4MiB".into());
+    }
+    Ok(PageCache { place, frames })
+}
+
 /// Parses a time of at most an hour.
 fn time_to_hour(text: &str) -> Result<u64, String> {
     let time = args::time(text)?;
@@ -196,6 +226,7 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<bool> {
             reply: engine_args.reply,
             hint: engine_args.hint,
             tunables: tunables(engine_args)?,
+            page_cache: engine_args.page_cache,
         },
         sizes: arguments.size.clone(),
         policies: policies.kinds.clone(),
@@ -228,7 +259,7 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<bool> {
 }
 
 fn tunables(engine_args: &EngineArgs) -> Result<Tunables> {
-    let mut tunables = Tunables::default();
+    let mut tunables = engine_args.preset.clone();
     for (name, value) in &engine_args.set {
         let known = TUNABLES.iter().map(|tunable| tunable.name);
         let bounds = TUNABLES.iter().find(|tunable| tunable.name == name);

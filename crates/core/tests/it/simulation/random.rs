@@ -49,9 +49,10 @@ impl Rng {
 }
 
 pub(crate) fn tunables(rng: &mut Rng) -> Tunables {
-    match rng.below(4) {
+    match rng.below(5) {
         0 => Tunables::default(),
         1 => Tunables::nt(),
+        2 => Tunables::linux(),
         _ => {
             let mut tunables = Tunables::default();
             for bounds in TUNABLES {

@@ -47,12 +47,7 @@ impl Assumptions {
     }
 
     pub(super) fn raid_10(&self) -> StoreModel {
-        let layout = ArrayLayout {
-            level: ArrayLevel::StripedMirrors,
-            members: self.disks,
-            chunk_bytes: 64 * KIB,
-            failed: None,
-        };
+        let layout = ArrayLayout::new(ArrayLevel::StripedMirrors, self.disks, 64 * KIB);
         StoreModel::Array(layout, DeviceModel::Disk(self.disk))
     }
 

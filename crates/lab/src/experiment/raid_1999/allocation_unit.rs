@@ -6,7 +6,7 @@
 use super::super::published::geometry;
 use super::{KIB, MIB};
 use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
-use crate::file_system::{Allocator, FileMap};
+use crate::file_system::{AgedVolume, FileMap};
 use crate::model::{ArrayLayout, ArrayLevel, ControllerCache, DeviceModel, DiskSpec, StoreModel};
 use crate::random::{Random, Spread};
 use crate::sim::engine::frames_of;
@@ -85,12 +85,7 @@ struct Server {
 impl Server {
     fn new(unit: u64, clients: u64, seed: u64) -> Self {
         let spec = DiskSpec::scsi_1999();
-        let layout = ArrayLayout {
-            level: ArrayLevel::Parity,
-            members: 3,
-            chunk_bytes: 64 * KIB,
-            failed: None,
-        };
+        let layout = ArrayLayout::new(ArrayLevel::Parity, 3, 64 * KIB);
         let geometry = geometry(&spec, 2);
         let cache = ControllerCache { bytes: CONTROLLER_CACHE, has_battery: true };
         let array = StoreModel::CachedArray(cache, layout, DeviceModel::Disk(spec));
@@ -220,7 +215,8 @@ struct ServedFile {
 
 /// Returns files on a volume that has been used for long. Their lengths depend on the seed alone.
 fn aged_files(unit: u64, count: u64, seed: u64) -> Vec<ServedFile> {
-    let mut volume = AgedVolume::new(unit, seed);
+    let mut volume = AgedVolume::new((VOLUME, unit), FREE_PERCENT, file_bytes, seed);
+    volume.replace_content(REPLACED);
     let mut lengths = Random::from_seed(!seed);
     let file = |_| {
         let len = file_bytes(&mut lengths);
@@ -231,40 +227,6 @@ fn aged_files(unit: u64, count: u64, seed: u64) -> Vec<ServedFile> {
 
 fn file_bytes(random: &mut Random) -> u64 {
     as_u64(as_f64(FILE_BYTES) * (random.unit() * FILE_POWERS).exp2())
-}
-
-/// A volume whose files are created and removed at random.
-struct AgedVolume {
-    allocator: Allocator,
-    files: Vec<FileMap>,
-    random: Random,
-}
-
-impl AgedVolume {
-    /// Creates a volume, and replaces its content.
-    fn new(unit: u64, seed: u64) -> Self {
-        let allocator = Allocator::new(VOLUME, unit);
-        let mut volume =
-            AgedVolume { allocator, files: Vec::new(), random: Random::from_seed(seed) };
-        let mut created = 0;
-        while created < REPLACED * VOLUME {
-            let bytes = file_bytes(&mut volume.random);
-            created += bytes;
-            let file = volume.create(bytes);
-            volume.files.push(file);
-        }
-        volume
-    }
-
-    /// Creates a file, after removing as many as needed.
-    fn create(&mut self, bytes: u64) -> FileMap {
-        while self.allocator.free_bytes() < VOLUME * FREE_PERCENT / 100 {
-            let number = self.random.below(self.files.len() as u64);
-            let file = self.files.swap_remove(usize::try_from(number).expect("a number of files"));
-            self.allocator.remove(&file);
-        }
-        self.allocator.create(bytes).expect("a part of the volume is free")
-    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use super::super::published::geometry;
 use super::{KIB, MIB, RESULTS};
-use crate::model::{ArrayLayout, ArrayLevel, DeviceModel, DiskSpec, StoreModel};
+use crate::model::{
+    ArrayLayout, ArrayLevel, ClosedLoop, DeviceModel, DiskSpec, LoopEnd, StoreModel,
+};
 use crate::random::Random;
-use larder_core::clock::{Nanos, SECOND};
-use larder_core::frames::NoFrames;
-use larder_core::store::{Store, StoreOp, StoreOpKind};
+use larder_core::store::StoreOpKind;
 use larder_core::units::as_f64;
 
 /// Disks of each array.
@@ -60,7 +60,7 @@ fn rank(rates: &[f64], index: usize) -> f64 {
 fn rate(level: ArrayLevel, workload: Requests, seed: u64) -> f64 {
     let Requests { kind, bytes, depth, is_random } = workload;
     let spec = DiskSpec::scsi_1999();
-    let layout = ArrayLayout { level, members: DISKS, chunk_bytes: 64 * KIB, failed: None };
+    let layout = ArrayLayout::new(level, DISKS, 64 * KIB);
     let data_disks = match level {
         ArrayLevel::StripedMirrors => DISKS / 2,
         ArrayLevel::Parity => DISKS - 1,
@@ -68,25 +68,16 @@ fn rate(level: ArrayLevel, workload: Requests, seed: u64) -> f64 {
     };
     let geometry = geometry(&spec, data_disks);
     let mut store = StoreModel::Array(layout, DeviceModel::Disk(spec)).build(geometry);
-    let (frames, mut random) = (NoFrames::new(0), Random::from_seed(seed));
-    let (mut now, mut sent, mut done): (Nanos, u64, Vec<_>) = (0, 0, Vec::new());
+    let mut random = Random::from_seed(seed);
     let requests = if is_random { REQUESTS } else { LARGE_REQUESTS };
     // In order from a random place near the begin.
     let first = random.below(LARGE_REQUESTS);
-    while (done.len() as u64) < requests {
-        while sent < requests && store.in_flight() < depth {
-            let place =
-                if is_random { random.below(geometry.length / bytes) } else { first + sent };
-            let (offset, len) = (place * bytes, bytes);
-            let segments = Vec::new();
-            let op = StoreOp { tag: sent, kind, offset, len, segments, queued_at: now };
-            store.submit(now, &frames, op);
-            sent += 1;
-        }
-        now = store.next_event().expect("operations are in flight").max(now);
-        store.reap(now, &frames, &mut done);
-    }
-    as_f64(requests) * as_f64(SECOND) / as_f64(now.max(1))
+    let offset_of = |number| {
+        let place = if is_random { random.below(geometry.length / bytes) } else { first + number };
+        place * bytes
+    };
+    let operations = ClosedLoop { kind, len: bytes, depth };
+    operations.run(&mut *store, LoopEnd::Operations(requests), offset_of, |_| ())
 }
 
 #[cfg(test)]

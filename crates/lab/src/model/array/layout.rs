@@ -7,6 +7,7 @@
 //! members.
 
 use super::level::ArrayLevel;
+use super::members::MemberSet;
 use std::ops::Range;
 
 /// Unit of parity: md handles stripes in pages.
@@ -33,8 +34,8 @@ pub(super) struct MemberOps {
     pub(super) writes: Vec<MemberRange>,
 }
 
-/// A part of a request, and its copies on members that have not failed; if there are none, its
-/// place on the failed member.
+/// A part of a request, and its copies on members that have not failed; with parity, its only
+/// place, which may be on a failed member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// Members, and the offsets there.
@@ -58,8 +59,10 @@ pub struct ArrayLayout {
     pub members: u32,
     /// Bytes of a chunk: a power of two, at least 4,096. Levels 1 and linear do not use it.
     pub chunk_bytes: u64,
-    /// A member that has failed; only of redundant levels.
-    pub failed: Option<u32>,
+    /// Members that have failed: no more than the level survives.
+    pub failed: MemberSet,
+    /// A new member, which is rebuilt from its first byte on; it has not failed.
+    pub rebuilt: Option<u32>,
 }
 
 fn index(member: u64) -> usize {
@@ -67,12 +70,41 @@ fn index(member: u64) -> usize {
 }
 
 impl ArrayLayout {
+    /// Returns the layout of an array without failures.
+    #[must_use]
+    pub const fn new(level: ArrayLevel, members: u32, chunk_bytes: u64) -> Self {
+        ArrayLayout { level, members, chunk_bytes, failed: MemberSet::EMPTY, rebuilt: None }
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.members.into()
     }
 
     pub(super) fn has_failed(&self, member: usize) -> bool {
-        self.failed.is_some_and(|failed| failed as usize == member)
+        self.failed.contains(member)
+    }
+
+    /// Returns the layout with one more failed member.
+    pub(super) fn without(self, member: u32) -> ArrayLayout {
+        ArrayLayout { failed: self.failed.with(member), ..self }
+    }
+
+    /// Returns true if all data can be read: from members that have neither failed nor are rebuilt.
+    #[must_use]
+    pub fn has_all_data(&self) -> bool {
+        let readable = self.rebuilt.map_or(*self, |member| self.without(member));
+        match self.level {
+            ArrayLevel::Linear | ArrayLevel::Stripe => readable.failed.count() == 0,
+            ArrayLevel::Parity | ArrayLevel::DoubleParity => {
+                u64::from(readable.failed.count()) <= self.level.parities()
+            }
+            // Each chunk of a period has a copy.
+            _ => {
+                let chunks = self.count() * self.chunk_bytes;
+                let parts = (0..self.count()).map(|chunk| chunk * self.chunk_bytes);
+                parts.into_iter().all(|at| !readable.places(chunks, at).0.is_empty())
+            }
+        }
     }
 
     /// Returns the number of data chunks in a stripe.
@@ -98,6 +130,32 @@ impl ArrayLayout {
             _ => chunks.div_ceil(self.data_chunks()),
         };
         rows.max(1) * self.chunk_bytes
+    }
+
+    /// Returns the bytes for data if each member has `bytes`: whole chunks.
+    #[must_use]
+    pub fn usable_bytes(&self, bytes: u64) -> u64 {
+        let (count, rows) = (self.count(), bytes / self.chunk_bytes);
+        let chunks = match self.level {
+            ArrayLevel::Linear => rows * count,
+            ArrayLevel::Mirror => rows,
+            ArrayLevel::StripedMirrors | ArrayLevel::FarMirrors | ArrayLevel::OffsetMirrors => {
+                rows * count / 2
+            }
+            _ => rows * self.data_chunks(),
+        };
+        chunks * self.chunk_bytes
+    }
+
+    /// Returns the number of failed members, whichever they are, that the data survives.
+    #[must_use]
+    pub fn failures_survived(&self) -> u32 {
+        match self.level {
+            ArrayLevel::Linear | ArrayLevel::Stripe => 0,
+            ArrayLevel::Mirror => self.members - 1,
+            ArrayLevel::DoubleParity => 2,
+            _ => 1,
+        }
     }
 
     /// Returns the parts of a request to an array of `length` bytes; parts that are adjacent on
@@ -159,8 +217,22 @@ impl ArrayLayout {
         (places, self.chunk_bytes - within)
     }
 
+    /// Returns an upper limit of the bytes of each member to which a request to an array of
+    /// `length` bytes extends.
+    pub(super) fn member_end(&self, length: u64, bytes: &Range<u64>) -> u64 {
+        let chunk = bytes.end.saturating_sub(1) / self.chunk_bytes;
+        let rows = match self.level {
+            ArrayLevel::Linear | ArrayLevel::FarMirrors => return self.member_bytes(length),
+            ArrayLevel::Mirror => return bytes.end,
+            ArrayLevel::StripedMirrors => (2 * chunk + 1) / self.count() + 1,
+            ArrayLevel::OffsetMirrors => 2 * (chunk / self.count() + 1),
+            _ => chunk / self.data_chunks() + 1,
+        };
+        rows * self.chunk_bytes
+    }
+
     /// Returns the rows of chunks from a far chunk to its copy, in an array of `length` bytes.
-    fn far_rows(&self, length: u64) -> u64 {
+    pub(super) fn far_rows(&self, length: u64) -> u64 {
         self.member_bytes(length) / self.chunk_bytes / 2
     }
 

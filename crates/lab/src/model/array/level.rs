@@ -69,10 +69,4 @@ impl ArrayLevel {
             _ => 0,
         }
     }
-
-    /// Returns true if the data survives the failure of a member.
-    #[must_use]
-    pub const fn is_redundant(self) -> bool {
-        !matches!(self, ArrayLevel::Linear | ArrayLevel::Stripe)
-    }
 }

@@ -1,18 +1,23 @@
 //! Tests of layouts and of arrays of disks.
 
+mod rebuild;
+
 use super::layout::{MemberOps, MemberRange};
 use super::*;
-use crate::model::rig::{closed_loop_of, scattered};
-use crate::model::{DeviceRates, Disk, Latency, Model, ModeledStore, NullStore, RatedDevice};
-use larder_core::clock::MILLISECOND;
+use crate::model::rig::{self, closed_loop_of, scattered};
+use crate::model::{
+    ClosedLoop, DeviceRates, Disk, Latency, LoopEnd, Model, ModeledStore, NullStore, RatedDevice,
+};
+use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::store::{Geometry, StoreOpKind};
 use std::collections::HashSet;
 
 const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 fn layout(level: ArrayLevel, members: u32) -> ArrayLayout {
-    ArrayLayout { level, members, chunk_bytes: 64 * KIB, failed: None }
+    ArrayLayout::new(level, members, 64 * KIB)
 }
 
 fn kib(ranges: &[MemberRange]) -> Vec<(usize, u64, u64)> {
@@ -115,9 +120,9 @@ fn a_small_write_reads_old_data_and_parity_and_a_whole_stripe_reads_nothing() {
 #[test]
 fn a_long_write_writes_what_its_pages_write() {
     for level in ArrayLevel::ALL {
-        for failed in [None, Some(1)].into_iter().filter(|it| it.is_none() || level.is_redundant())
-        {
-            let layout = ArrayLayout { chunk_bytes: 16 * KIB, failed, ..layout(level, 5) };
+        let layout = ArrayLayout::new(level, 5, 16 * KIB);
+        let degraded = [layout, layout.without(1), layout.without(1).without(3)];
+        for layout in degraded.into_iter().filter(ArrayLayout::has_all_data) {
             let length = 64 << 20;
             for (start, end) in [(0, 1 << 20), (12, 2_000), (80, 84), (60, 400), (4, 1_200)] {
                 let bytes = start * KIB..end * KIB;
@@ -160,8 +165,7 @@ fn a_request_to_a_whole_volume_is_a_few_operations() {
 
 #[test]
 fn a_degraded_array_computes_what_the_failed_member_had() {
-    let degraded =
-        |level, members, failed| ArrayLayout { failed: Some(failed), ..layout(level, members) };
+    let degraded = |level, members, failed| layout(level, members).without(failed);
     let read = |layout: ArrayLayout| {
         let parts = layout.parts(GIB, 0..4096);
         kib(&layout.read(&[parts[0].range(parts[0].places[0])]).reads)
@@ -230,7 +234,7 @@ fn a_small_write_takes_a_read_and_a_write() {
     assert!((rate(parity, write) - 500.0).abs() < 1.0);
     assert!((rate(parity, StoreOpKind::Read) - 1_000.0).abs() < 2.0);
     assert!((rate(layout(ArrayLevel::Mirror, 2), write) - 1_000.0).abs() < 2.0);
-    let flush = rate(ArrayLayout { failed: Some(2), ..parity }, StoreOpKind::Flush);
+    let flush = rate(parity.without(2), StoreOpKind::Flush);
     assert!((flush - 1_000.0).abs() < 2.0);
 }
 
@@ -283,7 +287,7 @@ fn far_copies_read_in_order_like_a_stripe_and_write_slower_than_near_ones() {
 struct MdRequest {
     level: String,
     members: u32,
-    failed: Option<u32>,
+    failed: Vec<u32>,
     array_bytes: u64,
     kind: String,
     offset: u64,
@@ -299,10 +303,11 @@ struct MdRequest {
 fn members_do_the_operations_that_they_do_under_md() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench-runs/md-members.json");
     let requests: Vec<MdRequest> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    assert_eq!(requests.len(), 20 * 12);
+    assert_eq!(requests.len(), 25 * 12);
     for request in &requests {
-        let MdRequest { offset, length, failed, .. } = *request;
+        let MdRequest { offset, length, ref failed, .. } = *request;
         let level = ArrayLevel::ALL.into_iter().find(|it| it.name() == request.level).unwrap();
+        let failed = failed.iter().copied().collect();
         let layout = ArrayLayout { failed, ..layout(level, request.members) };
         let array_bytes = request.array_bytes;
         let parts = layout.parts(array_bytes, offset..offset + length);

@@ -20,9 +20,19 @@ pub enum DeviceModel {
 }
 
 impl DeviceModel {
+    /// Returns the capacity; `None` for a device that is known by its rates alone.
+    #[must_use]
+    pub const fn capacity_bytes(&self) -> Option<u64> {
+        match self {
+            DeviceModel::Disk(spec) => Some(spec.capacity_bytes),
+            DeviceModel::Flash(spec) => Some(spec.capacity_bytes),
+            DeviceModel::Rated(_) => None,
+        }
+    }
+
     /// Returns a store without content that has the timing of the model; `number` is that of the
     /// device in its array.
-    pub(super) fn build(&self, geometry: Geometry, number: u32) -> Box<dyn Store<NoFrames>> {
+    pub(crate) fn build(&self, geometry: Geometry, number: u32) -> Box<dyn Store<NoFrames>> {
         match self {
             DeviceModel::Disk(spec) if spec.actuators > 1 => {
                 // The actuators share a spindle, so all have the phase of the disk.
@@ -50,6 +60,5 @@ fn disk(spec: &DiskSpec, geometry: Geometry, number: u32) -> Box<dyn Store<NoFra
 /// Returns the layout of a disk with `members` actuators: equal parts, one after the other, of
 /// whole blocks.
 const fn actuators(members: u32) -> ArrayLayout {
-    let chunk_bytes = BLOCK_BYTES_U64;
-    ArrayLayout { level: ArrayLevel::Linear, members, chunk_bytes, failed: None }
+    ArrayLayout::new(ArrayLevel::Linear, members, BLOCK_BYTES_U64)
 }

@@ -64,7 +64,9 @@ fn of_layout(layout: &ArrayLayout) -> Vec<Figure> {
         Figure::new("members", layout.members.into(), ""),
         Figure::new("chunk", layout.chunk_bytes, "bytes"),
     ];
-    figures.extend(layout.failed.map(|number| Figure::new("failed", number.into(), "")));
+    let failed = layout.failed.iter().map(|number| Figure::new("failed", number.into(), ""));
+    figures.extend(failed);
+    figures.extend(layout.rebuilt.map(|number| Figure::new("rebuild", number.into(), "")));
     figures
 }
 

@@ -184,7 +184,8 @@ fn arrays_are_written_with_the_text_of_their_devices() {
         "raid5:3xscsi-1999,chunk=64KiB,cache=16MiB",
         "raid1:2xdisk,cache=4MiB,battery=no",
         "raid0:2xdual-actuator",
-        "raid6:64xnvme,chunk=1GiB,failed=63",
+        "raid6:64xnvme,chunk=1GiB,failed=0+63",
+        "raid10:4xdisk,failed=0,rebuild=2",
         "raid10:3xfixed:2ms,chunk=4KiB",
     ] {
         let Ok(StoreSpec::Model(model)) = parse(text) else { panic!("{text}: {:?}", parse(text)) };
@@ -210,11 +211,15 @@ fn arrays_are_written_with_the_text_of_their_devices() {
         ("raid0:2xdisk,chunk=3KiB", "a power of two"),
         ("raid0:2xdisk,chunk=2GiB", "4KiB to 1GiB"),
         ("raid0:2xdisk,chunk=4KiB,chunk=8KiB", "\"chunk\" is there twice"),
-        ("raid0:2xdisk,failed=0", "raid0 does not work with a failed member"),
+        ("raid0:2xdisk,failed=0", "this raid0 has lost data without member 0"),
         ("raid1:2xdisk,failed=2", "the numbers 0 to 1"),
+        ("raid10:4xdisk,failed=0+1", "this raid10 has lost data without members 0+1"),
+        ("raid5:3xdisk,failed=0,rebuild=1", "this raid5 has lost data without members 0+1"),
+        ("raid5:3xdisk,failed=0,rebuild=0", "member 0 is rebuilt or has failed"),
+        ("raid0:2xdisk,rebuild=1", "this raid0 has lost data without member 1"),
         (
             "raid1:2xdisk,size=1MiB",
-            "no part of an array size in chunk=SIZE failed=NUMBER cache=SIZE",
+            "no part of an array size in chunk=SIZE failed=NUMBER rebuild=NUMBER cache=SIZE",
         ),
         ("raid7:2xdisk", "no part of a store model raid7"),
     ] {

@@ -53,6 +53,7 @@ fn options(frames: u32, policy: impl Into<PolicyChoice>) -> CacheSimulationOptio
         reply: 0,
         hint: Hint::Normal,
         tunables,
+        page_cache: None,
     }
 }
 

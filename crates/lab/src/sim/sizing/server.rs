@@ -154,6 +154,7 @@ impl Server {
             reply: 0,
             hint: Hint::Normal,
             tunables: Tunables::default(),
+            page_cache: None,
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::table::first_columns;
 use super::{Case, STEP, Size, StudyError, refused};
 use crate::sim::engine::{
-    CacheSimulationOptions, CacheSimulationResult, VolumeLengths, frames_min, frames_of,
-    simulate_all,
+    CacheSimulationOptions, CacheSimulationResult, PageCachePlace, VolumeLengths, frames_min,
+    frames_of, simulate_all,
 };
 use crate::sim::sizing::{Progress, ProgressCallback, memory_bytes};
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
@@ -81,16 +81,7 @@ pub fn run_whole(
     for size in &study.sizes {
         let bytes = u64::from(size.capacity(case.page_bytes(), pages)?).saturating_mul(page_bytes);
         let frames = frames_of(bytes);
-        let tables = u64::from(frames) * (METADATA_BYTES_PER_FRAME * study.threads.get()) as u64;
-        if tables > study.available_bytes / 2 {
-            return Err(refused(format!(
-                "simulate a cache of {}: its tables take {} of memory, and half of what is \
-                 available is {}; use a smaller --size or fewer --threads",
-                format::bytes(bytes),
-                format::bytes(tables),
-                format::bytes(study.available_bytes / 2)
-            )));
-        }
+        check_tables(study, bytes)?;
         if u64::from(frames) < frames_min {
             if study.skips_small {
                 small_sizes += 1;
@@ -129,6 +120,23 @@ pub fn run_whole(
     Ok(plan.into_iter().zip(outcomes).map(to_run).collect())
 }
 
+/// Checks that the tables of all caches of this size that run at a time fit in memory.
+fn check_tables(study: &WholeStudy, bytes: u64) -> Result<(), StudyError> {
+    let of_page_cache = study.options.page_cache.map_or(0, |it| it.frames);
+    let frames = u64::from(frames_of(bytes)) + u64::from(of_page_cache);
+    let tables = frames * (METADATA_BYTES_PER_FRAME * study.threads.get()) as u64;
+    if tables <= study.available_bytes / 2 {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "simulate a cache of {}: its tables take {} of memory, and half of what is available is \
+         {}; use a smaller --size or fewer --threads",
+        format::bytes(bytes),
+        format::bytes(tables),
+        format::bytes(study.available_bytes / 2)
+    )))
+}
+
 impl Run {
     /// Returns the first cells of a row, which all forms of the table have.
     fn common_cells(&self) -> Vec<Cell> {
@@ -152,7 +160,8 @@ impl Run {
 
     /// Returns the sum of some counters per second of simulated time.
     fn rate(&self, counters: &[Counter]) -> Option<f64> {
-        let sum = counters.iter().map(|&counter| self.outcome.totals.get(counter)).sum();
+        let of_clients = &self.outcome.of_clients;
+        let sum = counters.iter().map(|&counter| of_clients.get(counter)).sum();
         let seconds = as_f64(self.outcome.elapsed) / as_f64(SECOND);
         (seconds > 0.0).then(|| as_f64(sum) / seconds)
     }
@@ -163,7 +172,27 @@ impl Run {
 
     /// Returns the response time that the share `q` of the requests does not exceed.
     fn response_time(&self, (latency, q): (Latency, f64)) -> Cell {
-        Cell::duration(self.outcome.totals.latency(latency).quantile(q))
+        Cell::duration(self.outcome.of_clients.latency(latency).quantile(q))
+    }
+
+    /// Returns the cells of the page cache; none without one.
+    fn page_cache_cells(&self) -> Vec<Cell> {
+        let (Some(cache), Some(result)) = (self.options.page_cache, &self.outcome.page_cache)
+        else {
+            return Vec::new();
+        };
+        let place = match cache.place {
+            PageCachePlace::Above => "above",
+            PageCachePlace::Below => "below",
+        };
+        let doubles = as_f64(result.double_blocks) / as_f64(result.blocks);
+        vec![
+            Cell::word(place),
+            Cell::bytes(u64::from(cache.frames) * BLOCK_BYTES_U64),
+            Cell::percent(result.totals.read_hit_ratio()),
+            Cell::count(result.totals.get(Counter::StoreReads)),
+            Cell::percent((result.blocks > 0).then_some(doubles)),
+        ]
     }
 
     fn counter(&self, counter: Counter) -> Cell {
@@ -184,6 +213,20 @@ fn common_columns() -> impl Iterator<Item = Column> {
         Column::numbers("elapsed_ns", "time"),
     ];
     first_columns("read hits").into_iter().chain(others)
+}
+
+/// Returns the columns of the page cache; none if the runs have none.
+fn page_cache_columns(runs: &[Run]) -> Vec<Column> {
+    if runs.iter().all(|run| run.options.page_cache.is_none()) {
+        return Vec::new();
+    }
+    vec![
+        Column::words("page_cache", "page cache"),
+        Column::numbers("page_cache_bytes", "its size"),
+        Column::numbers("page_cache_read_hit_ratio", "its hits"),
+        Column::numbers("page_cache_store_reads", "its reads"),
+        Column::numbers("double_copies", "double copies"),
+    ]
 }
 
 /// The requests of clients.
@@ -228,13 +271,15 @@ pub fn short_table(runs: &[Run]) -> Table {
     let quantiles = SHORT_QUANTILES.map(|(at, title)| Column::numbers(QUANTILES[at].0, title));
     let short =
         SHORT_COLUMNS.map(|(counter, title)| Column::numbers(counter.meaning().name, title));
-    let columns = common_columns().chain([rate]).chain(quantiles).chain(short);
+    let columns = common_columns().chain(page_cache_columns(runs));
+    let columns = columns.chain([rate]).chain(quantiles).chain(short);
     let mut table = Table::new("", columns);
     for run in runs {
         let quantiles = SHORT_QUANTILES.map(|(at, _)| run.response_time(QUANTILES[at].1));
         let counters = SHORT_COLUMNS.map(|(counter, _)| run.counter(counter));
         let more = [run.request_rate()].into_iter().chain(quantiles).chain(counters);
-        table.push(run.common_cells().into_iter().chain(more));
+        let first = run.common_cells().into_iter().chain(run.page_cache_cells());
+        table.push(first.chain(more));
     }
     table
 }
@@ -246,7 +291,8 @@ pub fn full_table(runs: &[Run]) -> Table {
     let more = ["unclean_blocks", "requests_per_s", "bytes_per_s"];
     let names = counters.chain(more).chain(QUANTILES.map(|(key, _)| key));
     let columns = names.map(|name| Column::numbers(name, name));
-    let mut table = Table::new("", common_columns().chain(columns));
+    let first = common_columns().chain(page_cache_columns(runs));
+    let mut table = Table::new("", first.chain(columns));
     for run in runs {
         let counters = Counter::ALL.map(|counter| run.counter(counter));
         let bytes = run.rate(&[Counter::ReadBytes, Counter::WriteBytes]);
@@ -254,7 +300,8 @@ pub fn full_table(runs: &[Run]) -> Table {
         let more = [unclean, run.request_rate(), Cell::mean_bytes(bytes)];
         let quantiles = QUANTILES.map(|(_, quantile)| run.response_time(quantile));
         let cells = counters.into_iter().chain(more).chain(quantiles);
-        table.push(run.common_cells().into_iter().chain(cells));
+        let first = run.common_cells().into_iter().chain(run.page_cache_cells());
+        table.push(first.chain(cells));
     }
     table
 }

@@ -20,9 +20,9 @@ fn server(store: StoreModel) -> ServerOptions {
 }
 
 /// Sizes with a server over some policies; simulations of the whole cache take their time.
-fn size_server(records: &[Record], server: ServerOptions) -> Sizing {
+fn size_server(records: &[Record], server: &ServerOptions) -> Sizing {
     let policies = vec![PolicyKind::Lru, PolicyKind::S3Fifo];
-    size(records, &Options { server: Some(server), policies, ..options() }).unwrap()
+    size(records, &Options { server: Some(*server), policies, ..options() }).unwrap()
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_server_needs_a_part_of_the_memory_for_a_scan_that_it_reads_ahead() {
     let scan = records((0..20_000).map(reference));
     let replaced = size(&scan, &options()).unwrap();
     assert_eq!(replaced.recommendation, None, "no page is referenced twice");
-    let sizing = size_server(&scan, server(StoreModel::rated(DeviceRates::fixed(1_000))));
+    let sizing = size_server(&scan, &server(StoreModel::rated(DeviceRates::fixed(1_000))));
     let advice = sizing.recommendation.as_ref().unwrap();
     assert!(advice.bytes < page_bytes(20_000) / 2, "{} of {}", advice.bytes, page_bytes(20_000));
     let effect = sizing.recommended().unwrap();
@@ -45,7 +45,7 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
     let references = skewed_references(&mut Random::from_seed(16), 40_000, 6_000);
     let records = records(references);
     let options = server(StoreModel::DISK);
-    let sizing = size_server(&records, options);
+    let sizing = size_server(&records, &options);
     let model = sizing.server.clone().unwrap();
     assert_eq!((model.store.as_str(), model.write_mode.as_str()), ("disk", "write-back"));
     assert!(model.is_searched && sizing.exact);
@@ -78,6 +78,7 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
             reply: 0,
             hint: Hint::Normal,
             tunables: Tunables::default(),
+            page_cache: None,
         };
         let result = simulate(&mut open(), &lengths, &cache, |_| ()).unwrap();
         let run = effect.server.unwrap();
@@ -96,7 +97,7 @@ fn strided(count: u64, footprint: u64, stride: u64) -> Vec<Record> {
 fn all_figures_are_those_of_the_recommended_page_size_and_of_one_curve() {
     // Each page of 64 KiB is used once in full, in an order that read-ahead does not follow.
     let records = strided(12_000, 4_096, 1_037);
-    let sizing = size_server(&records, server(StoreModel::DISK));
+    let sizing = size_server(&records, &server(StoreModel::DISK));
     let advice = sizing.recommendation.clone().unwrap();
     let curve = sizing.best_curve();
     let rises = curve.points().windows(2).all(|pair| pair[0].hit_ratio <= pair[1].hit_ratio);
@@ -153,7 +154,7 @@ fn a_trace_too_long_for_a_search_still_has_the_effects_of_a_server() {
     let coarse =
         ServerOptions { search_references_max: COARSE_RUNS * 40_000, ..server(StoreModel::DISK) };
     let coarse = size(&records, &Options { server: Some(coarse), ..only_lru }).unwrap();
-    let full = size_server(&records, server(StoreModel::DISK));
+    let full = size_server(&records, &server(StoreModel::DISK));
     let [coarse, full] = [coarse, full].map(|it| it.recommendation.unwrap().bytes);
     assert!(coarse * 10 < full * 12 && full * 10 < coarse * 12, "{coarse} and {full}");
 }
@@ -164,7 +165,7 @@ fn a_server_that_cannot_be_simulated_leaves_a_note() {
     let writes: Vec<Record> =
         records((0..20_000).map(|at| reference(at % 2_000))).into_iter().map(to_write).collect();
     for (records, reason) in [(few, "less than the smallest cache"), (writes, "has no read")] {
-        let sizing = size_server(&records, server(StoreModel::DISK));
+        let sizing = size_server(&records, &server(StoreModel::DISK));
         let note = sizing.notes.iter().find(|note| note.contains(reason));
         assert!(note.is_some(), "{:?}", sizing.notes);
         assert!(sizing.server.is_none() && sizing.recommendation.is_some());

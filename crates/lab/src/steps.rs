@@ -1,4 +1,4 @@
-//! Independent steps of an experiment, on threads.
+//! Independent steps of a computation, on threads.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::sync::mpsc;
 ///
 /// # Panics
 /// If a step panics.
-pub(super) fn run_all<T: Send>(
+pub(crate) fn run_all<T: Send>(
     count: usize,
     threads: NonZero<usize>,
     step: impl Fn(usize) -> T + Sync,

@@ -1,0 +1,250 @@
+//! `larder advise`: RAID level, chunk and allocation unit for the requests of a trace.
+
+use crate::args::{self, FormatArgs, TextOrJson};
+use crate::commands::report::{page_or_json, write_result};
+use crate::commands::store_model;
+use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
+use crate::output_file::OutputFile;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use larder_core::cache::shards_for;
+use larder_core::curve::choice::PolicyChoice;
+use larder_core::hint::Hint;
+use larder_core::mode::WriteMode;
+use larder_core::tunables::Tunables;
+use larder_lab::advise::{
+    ArrayNeeds, SAMPLE, Traffic, advise_array, advise_unit, level_rule, unit_rule,
+};
+use larder_lab::model::{DeviceModel, StoreModel, StoreSpec};
+use larder_lab::sim::engine::{
+    CacheSimulationOptions, Clients, Pace, VolumeLengths, frames_min, frames_of,
+};
+use larder_report::{escape, storage_advice};
+use larder_schema::format;
+use larder_schema::storage_advice::{CacheEffect, StorageAdvice, UnitRow};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of files whose lengths are read.
+const FILES_MAX: usize = 1_000_000;
+/// Seed of the aged file systems.
+const SEED: u64 = 1;
+
+#[derive(Debug, Args)]
+#[command(override_usage = "larder advise [OPTIONS] TRACE | --sample")]
+pub(crate) struct AdviseArgs {
+    /// Trace of the requests.
+    #[arg(value_name = "TRACE", required_unless_present = "sample")]
+    trace: Option<PathBuf>,
+
+    /// Use the built-in sample trace; see larder size.
+    #[arg(long, conflicts_with = "trace")]
+    sample: bool,
+
+    /// Model of a disk; see larder model list.
+    #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk")]
+    disk: StoreSpec,
+
+    /// Number of disks.
+    #[arg(long, value_name = "NUMBER", default_value_t = 4,
+          value_parser = clap::value_parser!(u8).range(1..=64))]
+    disks: u8,
+
+    /// Failed disks that the array must survive, whichever they are.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+          value_parser = clap::value_parser!(u8).range(0..=2))]
+    failures: u8,
+
+    /// Space that is needed; at least that of the trace.
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    space: Option<u64>,
+
+    /// Price of a disk, in any unit.
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    price: Option<f64>,
+
+    /// Memory of a cache in front of the disks.
+    ///
+    /// The trace is simulated with a cache of this size, as by larder sim; the requests that reach
+    /// the disks are used.
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    cache: Option<u64>,
+
+    /// Directory with the files of the storage, for the allocation unit.
+    ///
+    /// Their lengths are read, of at most a million files.
+    #[arg(long, value_name = "DIRECTORY")]
+    files: Option<PathBuf>,
+
+    /// Maximum number of requests that are run on each candidate: parts of the trace.
+    #[arg(long, value_name = "NUMBER", default_value_t = SAMPLE, hide_short_help = true,
+          value_parser = requests)]
+    requests: usize,
+
+    /// Requests in flight.
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, hide_short_help = true,
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    depth: u16,
+
+    /// Write the result into a file as well.
+    ///
+    /// The file is JSON, or a page with charts if its name ends in .html.
+    #[arg(short, long, value_name = "FILE", value_parser = page_or_json())]
+    output: Option<OutputFile>,
+
+    #[command(flatten)]
+    format: FormatArgs<TextOrJson>,
+
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+fn requests(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("\"{text}\" is not a number of requests above 0"))
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price > 0.0);
+    price.ok_or_else(|| format!("\"{text}\" is not a price; write a number above 0"))
+}
+
+pub(crate) fn run(arguments: &AdviseArgs) -> Result<()> {
+    let advice = advise(arguments)?;
+    let json = || format!("{:#}\n", advice.to_json());
+    let text = match arguments.format.get() {
+        TextOrJson::Text => storage_advice::to_text(&advice),
+        TextOrJson::Json => json(),
+    };
+    // A file that cannot be written does not lose the result, nor does a closed pipe the file.
+    let printed = crate::output::stdout().write_all(text.as_bytes());
+    if let Some(file) = &arguments.output {
+        write_result(file, || storage_advice::to_html(&advice), json)?;
+    }
+    Ok(printed?)
+}
+
+fn advise(arguments: &AdviseArgs) -> Result<StorageAdvice> {
+    let StoreModel::Device(disk) = store_model::of(&arguments.disk)? else {
+        anyhow::bail!("advise on disks: --disk is an array; choose a device of larder model list");
+    };
+    let sizes = arguments.files.as_deref().map(file_sizes).transpose()?;
+    let (traffic, cache) = traffic(arguments, disk)?;
+    let requests = traffic.sample(arguments.requests);
+    let (depth, failures) = (usize::from(arguments.depth), u32::from(arguments.failures));
+    let needs = ArrayNeeds {
+        disk,
+        disks: arguments.disks.into(),
+        failures,
+        bytes: arguments.space.unwrap_or(0),
+        price: arguments.price,
+        depth,
+    };
+    let (arrays, advised_array) = advise_array(&traffic, &requests, &needs, args::cores());
+    let summary = traffic.summary();
+    let advised = advised_array.map(|index| &arrays[index]);
+    let (units, advised_unit) = match (advised, sizes) {
+        (Some(row), Some(sizes)) => {
+            let model =
+                store_model::of(&store_model::parse(&row.model).map_err(anyhow::Error::msg)?)?;
+            advise_unit(&traffic, &requests, (&model, row.usable_bytes, depth), &sizes, SEED)
+        }
+        _ => (Vec::<UnitRow>::new(), 0),
+    };
+    let of_level = level_rule(&summary, &arrays, advised_array);
+    let of_unit = unit_rule(&summary, &units, advised_unit);
+    let name = arguments.trace.as_deref();
+    Ok(StorageAdvice {
+        subject: name.map_or_else(|| SAMPLE_NAME.into(), |path| escape::path(path).into_owned()),
+        traffic: summary,
+        cache,
+        disk: StoreModel::Device(disk).name().into_owned(),
+        disks: needs.disks,
+        failures,
+        depth,
+        sampled_requests: requests.len() as u64,
+        arrays,
+        advised_array,
+        rules: of_level.into_iter().chain(of_unit).collect(),
+        units,
+        advised_unit,
+    })
+}
+
+/// Returns the requests that reach the disks, and the effect of the cache, if there is one.
+fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option<CacheEffect>)> {
+    let path = arguments.trace.as_deref();
+    ensure!(
+        path != Some(Path::new("-")),
+        "advise on standard input: a trace is read twice, so it must be a file"
+    );
+    let options = arguments.input.options();
+    let open = || open_trace(path, &options);
+    let lengths = VolumeLengths::of(&mut *open()?)?;
+    let Some(memory_bytes) = arguments.cache else {
+        return Ok((Traffic::of_trace(&mut *open()?, &lengths)?, None));
+    };
+    let all = Traffic::of_trace(&mut *open()?, &lengths)?.requests().len() as u64;
+    let clients = Clients { number: 1, depth: arguments.depth.into() };
+    let minimum = frames_min(clients, 1) << 12;
+    ensure!(
+        memory_bytes >= minimum,
+        "simulate a cache of {}: the minimum is {}; choose a larger --cache",
+        format::bytes(memory_bytes),
+        format::bytes(minimum)
+    );
+    let behind = |bytes: u64| -> Result<Traffic> {
+        let frames = frames_of(bytes);
+        let cache = CacheSimulationOptions {
+            frames,
+            shards: shards_for(frames, args::cores().get()),
+            page_blocks: 1,
+            policy: PolicyChoice::default(),
+            write_mode: WriteMode::Back,
+            store: StoreModel::Device(disk),
+            clients,
+            pace: Pace::CLOSED,
+            wake: 0,
+            reply: 0,
+            hint: Hint::default(),
+            tunables: Tunables::default(),
+            page_cache: None,
+        };
+        Ok(Traffic::behind_cache(&mut *open()?, &lengths, &cache)?)
+    };
+    let traffic = behind(memory_bytes)?;
+    // A cache for everything has nothing left to save.
+    let twice = behind(memory_bytes.saturating_mul(2));
+    let effect = CacheEffect {
+        memory_bytes,
+        requests: all,
+        behind: traffic.requests().len() as u64,
+        behind_twice: twice.map_or(0, |it| it.requests().len() as u64),
+    };
+    Ok((traffic, Some(effect)))
+}
+
+/// Returns the lengths of the files below a directory that have bytes.
+fn file_sizes(directory: &Path) -> Result<Vec<u64>> {
+    let name = escape::path(directory);
+    let (mut sizes, mut directories) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        let name = escape::path(&directory);
+        let entries = std::fs::read_dir(&directory).with_context(|| format!("list {name}"))?;
+        for entry in entries {
+            let entry = entry.with_context(|| format!("list {name}"))?;
+            // Of the entry itself: a link is not followed.
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                directories.push(entry.path());
+            } else if metadata.is_file() && metadata.len() > 0 {
+                sizes.push(metadata.len());
+            }
+        }
+        if sizes.len() >= FILES_MAX {
+            break;
+        }
+    }
+    ensure!(!sizes.is_empty(), "read the lengths of files in {name}: it has no file with data");
+    Ok(sizes)
+}

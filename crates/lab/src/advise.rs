@@ -1,0 +1,22 @@
+//! Advice on the storage below a cache: the RAID level, the chunk and the allocation unit, chosen
+//! by running the traffic on the model of each.
+//!
+//! The traffic is a trace, or the rest of it behind a simulated cache. A candidate is judged by its
+//! requests per second with a constant number of requests in flight. Of the candidates that have
+//! enough space and survive enough failures, the advised one is the fastest; of those within
+//! [`TIE`] of it, the one with the most usable space.
+
+mod allocation;
+mod arrays;
+mod rules;
+mod traffic;
+
+pub use allocation::{UNITS, advise_unit};
+pub use arrays::{ArrayNeeds, advise_array};
+pub use rules::{level_rule, unit_rule};
+pub use traffic::{DeviceRequest, Traffic, TrafficError};
+
+/// Candidates whose rates differ by less than this share are equally fast.
+pub const TIE: f64 = 0.05;
+/// Maximum requests of the traffic that are run on each candidate.
+pub const SAMPLE: usize = 20_000;

@@ -1,0 +1,181 @@
+//! The choice of a RAID level and a chunk.
+
+use super::TIE;
+use super::traffic::{DeviceRequest, RunResult, Traffic, geometry, run_on};
+use crate::model::{ArrayLayout, ArrayLevel, ArrayStore, DeviceModel, StoreModel};
+use crate::steps::run_all;
+use larder_core::units::as_f64;
+use larder_schema::storage_advice::ArrayRow;
+use std::num::NonZero;
+
+/// Chunks of arrays that have them.
+const CHUNKS: [u64; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Levels of candidates.
+const LEVELS: [ArrayLevel; 6] = [
+    ArrayLevel::Linear,
+    ArrayLevel::Stripe,
+    ArrayLevel::Mirror,
+    ArrayLevel::Parity,
+    ArrayLevel::DoubleParity,
+    ArrayLevel::StripedMirrors,
+];
+
+/// The requirements of an array.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayNeeds {
+    /// The disks, all alike.
+    pub disk: DeviceModel,
+    /// Their number, from 1 to 64.
+    pub disks: u32,
+    /// Failed disks that the array must survive.
+    pub failures: u32,
+    /// Bytes that it must have; at least those of the traffic are needed as well.
+    pub bytes: u64,
+    /// Price of a disk.
+    pub price: Option<f64>,
+    /// Requests in flight.
+    pub depth: usize,
+}
+
+/// Returns all candidates, the fastest first, and the index of the advised one, if any has enough
+/// space and survives enough failures.
+#[must_use]
+pub fn advise_array(
+    traffic: &Traffic,
+    requests: &[DeviceRequest],
+    needs: &ArrayNeeds,
+    threads: NonZero<usize>,
+) -> (Vec<ArrayRow>, Option<usize>) {
+    let layouts = candidates(needs.disks);
+    let step = |index: usize| row(layouts[index], traffic, requests, needs);
+    let mut rows = run_all(layouts.len(), threads, step, &mut || ());
+    rows.sort_by(|a, b| b.requests_per_s.total_cmp(&a.requests_per_s));
+    let advised = choose(&rows, traffic.bytes(), needs);
+    (rows, advised)
+}
+
+/// Returns the layouts: one disk, a mirror of two, and the levels with chunks on all disks.
+fn candidates(disks: u32) -> Vec<ArrayLayout> {
+    let of_level = |level: ArrayLevel| -> Vec<ArrayLayout> {
+        let with = |members: u32, chunks: &[u64]| {
+            let layout = |&chunk| ArrayLayout::new(level, members, chunk);
+            chunks.iter().map(layout).collect::<Vec<_>>()
+        };
+        match level {
+            ArrayLevel::Linear => with(1, &CHUNKS[..1]),
+            ArrayLevel::Mirror if disks >= 2 => with(2, &CHUNKS[..1]),
+            ArrayLevel::Mirror => Vec::new(),
+            _ if disks < level.members_min() => Vec::new(),
+            // With two disks this is a mirror.
+            ArrayLevel::StripedMirrors if disks < 4 => Vec::new(),
+            _ => with(disks, &CHUNKS),
+        }
+    };
+    LEVELS.into_iter().flat_map(of_level).collect()
+}
+
+fn row(
+    layout: ArrayLayout,
+    traffic: &Traffic,
+    requests: &[DeviceRequest],
+    needs: &ArrayNeeds,
+) -> ArrayRow {
+    let disk_bytes = needs.disk.capacity_bytes();
+    // A disk without a capacity has place for everything.
+    let usable_bytes = disk_bytes.map(|bytes| layout.usable_bytes(bytes));
+    let length = usable_bytes.unwrap_or(0).max(traffic.bytes());
+    let mut store = ArrayStore::new(geometry(length), layout, |of_member, number| {
+        needs.disk.build(of_member, number)
+    });
+    let RunResult { requests_per_s, mean_ns } =
+        run_on(&mut store, requests.iter().copied(), needs.depth);
+    let per_request = as_f64(store.member_operations()) / as_f64(requests.len().max(1) as u64);
+    let has_chunks = !matches!(layout.level, ArrayLevel::Linear | ArrayLevel::Mirror);
+    let model = match layout.level {
+        ArrayLevel::Linear => StoreModel::Device(needs.disk),
+        _ => StoreModel::Array(layout, needs.disk),
+    };
+    ArrayRow {
+        model: model.name().into_owned(),
+        level: if layout.level == ArrayLevel::Linear { "one disk" } else { layout.level.name() },
+        disks: layout.members,
+        chunk_bytes: has_chunks.then_some(layout.chunk_bytes),
+        usable_bytes,
+        failures_survived: layout.failures_survived(),
+        requests_per_s,
+        mean_ns,
+        operations_per_request: per_request,
+        price_per_request_per_s: needs
+            .price
+            .map(|price| price * f64::from(layout.members) / requests_per_s),
+    }
+}
+
+/// Returns the index of the advised row; the rows are in order of their rates.
+fn choose(rows: &[ArrayRow], traffic_bytes: u64, needs: &ArrayNeeds) -> Option<usize> {
+    let bytes = traffic_bytes.max(needs.bytes);
+    let is_possible = |row: &ArrayRow| {
+        let survives = row.failures_survived >= needs.failures;
+        survives && row.usable_bytes.is_none_or(|usable| usable >= bytes)
+    };
+    let fastest = rows.iter().find(|row| is_possible(row))?.requests_per_s;
+    let is_tied = |row: &ArrayRow| row.requests_per_s >= fastest * (1.0 - TIE);
+    let ties = rows.iter().enumerate().filter(|(_, row)| is_possible(row) && is_tied(row));
+    // In whole disks: the last chunk of a disk is no difference.
+    let disk = needs.disk.capacity_bytes().unwrap_or(1);
+    let usable_disks = |row: &ArrayRow| (row.usable_bytes.unwrap_or(0) + disk / 2) / disk;
+    // Of equal ones the fastest.
+    ties.rev().max_by_key(|(_, row)| usable_disks(row)).map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DiskSpec;
+    use crate::random::Random;
+    use larder_core::store::StoreOpKind;
+
+    const WRITE: StoreOpKind = StoreOpKind::Write { fua: false };
+
+    fn needs(disks: u32, failures: u32) -> ArrayNeeds {
+        let disk = DeviceModel::Disk(DiskSpec::scsi_1999());
+        ArrayNeeds { disk, disks, failures, bytes: 0, price: Some(100.0), depth: 16 }
+    }
+
+    /// Returns random requests of 4 KiB, a share of them writes.
+    fn random(writes_percent: u64) -> Traffic {
+        let mut random = Random::from_seed(1);
+        let request = |at| {
+            let kind = if random.below(100) < writes_percent { WRITE } else { StoreOpKind::Read };
+            DeviceRequest { at, kind, offset: random.below(1 << 18) * 4096, len: 4096 }
+        };
+        Traffic::new((0..2_000).map(request).collect(), 1 << 30)
+    }
+
+    fn advised(traffic: &Traffic, needs: &ArrayNeeds) -> Option<ArrayRow> {
+        let threads = NonZero::new(2).expect("two");
+        let (rows, advised) = advise_array(traffic, traffic.requests(), needs, threads);
+        assert!(rows.windows(2).all(|pair| pair[0].requests_per_s >= pair[1].requests_per_s));
+        advised.map(|index| rows[index].clone())
+    }
+
+    #[test]
+    fn random_writes_want_mirrors_and_the_disks_must_suffice() {
+        let row = advised(&random(100), &needs(4, 1)).unwrap();
+        assert_eq!((row.level, row.failures_survived), ("raid10", 1));
+        assert!((row.operations_per_request - 2.0).abs() < 0.01);
+        assert!(row.price_per_request_per_s.is_some_and(|price| price > 0.0));
+        let row = advised(&random(100), &needs(4, 2)).unwrap();
+        assert_eq!(row.level, "raid6");
+        assert_eq!(advised(&random(0), &needs(1, 1)), None);
+        assert_eq!(advised(&random(0), &needs(1, 0)).unwrap().level, "one disk");
+        let large = ArrayNeeds { bytes: 10_000_000_000, ..needs(4, 1) };
+        // Two mirrored pairs have 8.7 GB.
+        assert_eq!(advised(&random(100), &large).unwrap().level, "raid5");
+    }
+
+    #[test]
+    fn reads_alone_get_the_space_of_parity() {
+        assert_eq!(advised(&random(0), &needs(4, 1)).unwrap().level, "raid5");
+    }
+}
