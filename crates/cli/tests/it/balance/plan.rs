@@ -74,12 +74,11 @@ fn a_log_of_process_monitor_is_balanced_over_its_drives() {
 fn what_cannot_be_balanced_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("log.csv"), log()).unwrap();
-    fs::write(directory.path().join("blocks.csv"), "time_ns,op,offset,len\n0,read,0,4096\n")
-        .unwrap();
+    fs::write(directory.path().join("blocks.spc"), "0,0,4096,r,0.000000\n").unwrap();
     fs::write(directory.path().join("other.json"), "{\"schema\": \"larder-run\"}").unwrap();
     for (args, part) in [
         (&["log.csv", "--disk", "E:=disk"][..], "no file of the records and no target is on it"),
-        (&["blocks.csv"], "it does not name files"),
+        (&["blocks.spc"], "it does not name files"),
         (&["other.json"], "read other.json"),
         (&["none.json"], "read none.json"),
         (&["log.csv", "--disk", "=disk"], "write it as NAME or NAME=MODEL"),
@@ -182,7 +181,7 @@ fn a_record_of_loop_devices_becomes_a_plan_and_a_script_that_moves() {
     for (name, bytes) in [("large", 8 << 20), ("small", 4096), ("it's odd\n", 4096)] {
         fs::write(rig.file(name), vec![7; bytes]).unwrap();
     }
-    let rows = vec![rig.row("large", 400), rig.row("small", 400), rig.row("it's odd\n", 20)];
+    let rows = vec![rig.row("large", 400), rig.row("small", 400), rig.row("it's odd\n", 5)];
     rig.record(rows);
     let plan = rig.plan(&["--script", "plan.sh"]);
     let moves = plan["moves"].as_array().unwrap();
