@@ -52,12 +52,14 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "UNIT", default_value = "file", hide_possible_values = true)]
     by: Unit,
 
-    /// Replacement of a moved path: symlink, bind.
+    /// Old path becomes: symlink, bind.
     ///
-    /// A symbolic link, or a bind mount.
+    /// The old path becomes a symbolic link to the new one, or a mount point of it.
     #[arg(long, value_name = "KIND", default_value = "symlink", hide_possible_values = true)]
     link: Link,
 
+    /// Free share of each file system.
+    ///
     /// Share of each file system that stays free.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = reserve)]
     reserve: f64,

@@ -25,7 +25,7 @@ pub fn to_html(balance: &Balance) -> String {
             Card::new(
                 "Busiest disk",
                 format::percent(before.utilization),
-                format!("{}, measured", before.disk),
+                format!("{}, recorded", before.disk),
             ),
             Card::new(
                 "After the moves",
@@ -84,12 +84,12 @@ fn plan_html(balance: &Balance) -> String {
     text + &list(&findings) + &details("Alternatives", &list(&balance.alternatives))
 }
 
-/// Renders two bars for each disk: measured and predicted.
+/// Renders two bars for each disk: recorded and predicted.
 fn bars(balance: &Balance) -> String {
     if balance.disks.is_empty() {
         return String::new();
     }
-    let key = [("bypass", "measured"), ("hit", "predicted after the moves")];
+    let key = [("bypass", "recorded"), ("hit", "predicted after the moves")];
     let key = page::key(&key.map(|(class, name)| (class.to_owned(), name.to_owned())));
     key + &page::figure(|width| draw(balance, width), "", None)
 }
