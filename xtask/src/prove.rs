@@ -4,6 +4,7 @@
 //! failed claim. Proofs that measure no time run three at a time.
 #![expect(clippy::unnecessary_wraps, reason = "all proofs have the same signature")]
 
+mod advise;
 mod auto;
 mod balance;
 mod changes;
@@ -46,6 +47,7 @@ mod speed;
 mod stack;
 mod store_model;
 mod supercache;
+mod swap;
 mod truth;
 mod upstream;
 mod warm;
@@ -140,6 +142,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("hostile-clients", "memory and service under hostile clients", hostile_clients::run),
     proof("kill", "kill -9 under load loses nothing flushed", Always, kill::run),
     serial("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
+    serial("swap", "PostMark while memory is short, in a virtual machine", swap::run),
     of_sources("md-members", "operations of arrays, against Linux md's", md_members::run),
     serial("package", "the packages, from installation to purge (root)", package::run),
     serial("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
@@ -165,6 +168,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
     serial("models", "models fitted to devices of four kinds (root)", models::run),
+    proof("advise", "the advised array, against all candidates", Always, advise::run),
     serial("balance", "moves between four disks, planned and made (root)", balance::run),
     serial("stack", "devices between a file and its disks (a virtual machine)", stack::run),
     serial("truth", "predictions beside measurements (root)", truth::run),

@@ -4,4 +4,5 @@ pub mod fileload_1999;
 pub mod probe;
 mod published;
 pub mod raid_1999;
+pub mod swap;
 mod users;

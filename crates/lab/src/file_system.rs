@@ -4,10 +4,12 @@ mod aged;
 mod allocator;
 mod extents;
 mod interleaved;
+mod ntfs;
 mod store;
 
-pub use aged::AgedVolume;
+pub use aged::{AgedVolume, Ageing, file_bytes};
 pub use allocator::Allocator;
 pub use extents::FileMap;
 pub use interleaved::Interleaved;
+pub use ntfs::{FileId, FileRequest, Ntfs, Part};
 pub use store::FileStore;

@@ -17,16 +17,18 @@ pub(super) struct GuestScript<'a> {
     /// Options of xtask/guest/run.
     pub(super) options: Vec<OsString>,
     pub(super) out: &'a Path,
+    /// Seconds after which the guest is ended, times the factor of limits.
+    pub(super) limit_s: u64,
 }
 
 impl GuestScript<'_> {
     /// Runs the script and adds its claims; returns false if the guest cannot be started.
     pub(super) fn run(self, env: &Env, claims: &mut Claims) -> Result<bool> {
-        let GuestScript { name, subject, ends, options, out } = self;
+        let GuestScript { name, subject, ends, options, out, limit_s } = self;
         let source = env.root.join("xtask/guest").join(name);
         std::fs::copy(source, out.join(name)).with_context(|| format!("copy {name}"))?;
         let factor = run::time_factor()?;
-        let limit_s = (1200 * factor).to_string();
+        let limit_s = (limit_s * factor).to_string();
         // Copies the files to a directory from which programs can run.
         let command = format!("cp /out/* /tmp && FACTOR={factor} /tmp/{name}");
         let script = script()?;

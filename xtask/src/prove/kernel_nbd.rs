@@ -37,6 +37,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         ends: "the guest runs all steps",
         options,
         out: &out,
+        limit_s: 1200,
     };
     if !script.run(env, claims)? {
         return Ok(());

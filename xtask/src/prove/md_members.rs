@@ -18,6 +18,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         ends: "the guest records all arrays",
         options: Vec::new(),
         out: &out,
+        limit_s: 1200,
     };
     if !script.run(env, claims)? {
         return Ok(());

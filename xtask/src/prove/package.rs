@@ -45,6 +45,7 @@ fn in_the_guest(env: &Env, claims: &mut Claims) -> Result<()> {
         ends: "the guest boots systemd and runs all steps",
         options: ["--systemd", "--disk", &server.uri_of("disk")].map(Into::into).to_vec(),
         out: &out,
+        limit_s: 1200,
     };
     if !script.run(env, claims)? {
         return Ok(());

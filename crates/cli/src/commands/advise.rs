@@ -41,7 +41,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, conflicts_with = "trace")]
     sample: bool,
 
-    /// Model of a disk; see larder model list.
+    /// Model of a disk (larder model list).
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk")]
     disk: StoreSpec,
 
@@ -50,7 +50,9 @@ pub(crate) struct AdviseArgs {
           value_parser = clap::value_parser!(u8).range(1..=64))]
     disks: u8,
 
-    /// Failed disks that the array must survive, whichever they are.
+    /// Failed disks that the array survives.
+    ///
+    /// Whichever disks these are.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(0..=2))]
     failures: u8,
@@ -70,9 +72,9 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
     cache: Option<u64>,
 
-    /// Directory with the files of the storage, for the allocation unit.
+    /// Files of the storage, for the allocation unit.
     ///
-    /// Their lengths are read, of at most a million files.
+    /// The lengths of the files below the directory are read, of at most a million.
     #[arg(long, value_name = "DIRECTORY")]
     files: Option<PathBuf>,
 

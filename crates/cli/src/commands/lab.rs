@@ -6,14 +6,14 @@ use crate::output_file::OutputFile;
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use larder_lab::experiment::{fileload_1999, probe, raid_1999};
+use larder_lab::experiment::{fileload_1999, probe, raid_1999, swap};
 use larder_schema::experiment::Experiment;
 use std::io::Write;
 use std::num::NonZero;
 
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
-    /// Experiment: fileload-1999, raid-1999, probe.
+    /// Experiment: fileload-1999, raid-1999, probe, swap.
     #[arg(value_name = "EXPERIMENT", hide_possible_values = true)]
     experiment: Name,
 
@@ -45,6 +45,8 @@ enum Name {
     Raid1999,
     /// Random reads and writes on the file cache of Windows NT.
     Probe,
+    /// PostMark while memory is short, with a cache for the page file.
+    Swap,
 }
 
 pub(crate) fn run(arguments: &LabArgs) -> Result<()> {
@@ -69,6 +71,7 @@ fn repeat(arguments: &LabArgs) -> Experiment {
         Name::Fileload1999 => (fileload_1999::step_count(seeds), fileload_1999::run),
         Name::Raid1999 => (raid_1999::step_count(seeds), raid_1999::run),
         Name::Probe => (probe::step_count(seeds), probe::run),
+        Name::Swap => (swap::step_count(seeds), swap::run),
     };
     let bar = progress::bar(steps, "[{wide_bar}] {eta} left");
     let experiment = run(seeds, threads, &mut || bar.inc(1));

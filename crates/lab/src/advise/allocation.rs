@@ -6,7 +6,7 @@
 
 use super::TIE;
 use super::traffic::{DeviceRequest, Traffic, geometry, run_on};
-use crate::file_system::{AgedVolume, FileMap};
+use crate::file_system::{AgedVolume, Ageing, FileMap};
 use crate::model::StoreModel;
 use crate::random::Random;
 use larder_core::units::as_f64;
@@ -14,9 +14,9 @@ use larder_schema::storage_advice::UnitRow;
 
 /// The allocation units.
 pub const UNITS: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
-/// Data of a part, and the length of its own file system as a multiple.
+/// Data of a part, and the length of its own file system.
 const PART: u64 = 256 << 20;
-const DEVICE_PARTS: u64 = 5;
+const PART_DEVICE: u64 = 5 * PART;
 /// Share of a file system that is free for the data.
 const FREE_PERCENT: u64 = 25;
 /// Replacements of the content of a file system before the data is written.
@@ -38,33 +38,27 @@ pub fn advise_unit(
     sizes: &[u64],
     seed: u64,
 ) -> (Vec<UnitRow>, usize) {
-    let row = |unit: u64| {
+    let used_share = |unit: u64| {
         let used: u128 = sizes.iter().map(|&len| u128::from(len.next_multiple_of(unit))).sum();
         let all: u128 = sizes.iter().map(|&len| u128::from(len)).sum();
-        let (map, device) = aged_map(traffic.bytes(), unit, sizes, seed);
-        let extents = map.extents().len() as u64;
-        let divided = requests.iter().flat_map(|request| {
-            let DeviceRequest { at, kind, offset, len } = *request;
-            map.on_device(offset..offset + len).map(move |range| DeviceRequest {
-                at,
-                kind,
-                offset: range.start,
-                len: range.end - range.start,
-            })
-        });
-        let divided: Vec<DeviceRequest> = divided.collect();
+        #[expect(clippy::cast_precision_loss, reason = "a share")]
+        let share = all as f64 / used.max(1) as f64;
+        share
+    };
+    let row = |unit: u64| {
+        let place = AgedPlace::new(unit, sizes, seed);
+        let divided: Vec<DeviceRequest> =
+            requests.iter().flat_map(|request| place.divided(request)).collect();
         let per_request = as_f64(divided.len() as u64) / as_f64(requests.len().max(1) as u64);
-        let length = usable_bytes.unwrap_or(0).max(device);
+        let length = usable_bytes.unwrap_or(0).max(AgedPlace::device_bytes(traffic.bytes()));
         let mut store = model.build(geometry(length));
         let result = run_on(&mut *store, divided.into_iter(), depth);
-        #[expect(clippy::cast_precision_loss, reason = "a share")]
-        let unused_share = (used - all) as f64 / used.max(1) as f64;
         UnitRow {
             unit_bytes: unit,
-            extent_bytes: map.len() / extents.max(1),
+            extent_bytes: place.extent_bytes(),
             requests_per_s: result.requests_per_s / per_request,
             parts_per_request: per_request,
-            unused_share,
+            unused_share: 1.0 - used_share(unit),
         }
     };
     let rows: Vec<UnitRow> = UNITS.into_iter().map(row).collect();
@@ -76,23 +70,50 @@ pub fn advise_unit(
     (rows, advised.unwrap_or(0))
 }
 
-/// Returns the place of the data on an aged file system, and the length of that. Each part of
-/// [`PART`] lies as on a file system of its own, with files around it that are as long as `sizes`.
-fn aged_map(bytes: u64, unit: u64, sizes: &[u64], seed: u64) -> (FileMap, u64) {
-    let len = |random: &mut Random| {
-        let index = random.below(sizes.len() as u64);
-        sizes[usize::try_from(index).expect("an index")].clamp(1, PART)
-    };
-    let part_device = PART * DEVICE_PARTS;
-    let mut volume = AgedVolume::new((part_device, unit), FREE_PERCENT, len, seed);
-    volume.replace_content(REPLACED);
-    let part = volume.create(PART);
-    let parts = bytes.div_ceil(PART);
-    let extents = (0..parts).flat_map(|number| {
-        let base = number * part_device;
-        part.extents().map(move |extent| base + extent.start..base + extent.end)
-    });
-    (extents.collect(), parts * part_device)
+/// The place of data on an aged file system. Each part of [`PART`] lies as on a file system of its
+/// own, with files around it that are as long as `sizes`.
+struct AgedPlace {
+    part: FileMap,
+}
+
+impl AgedPlace {
+    fn new(unit: u64, sizes: &[u64], seed: u64) -> Self {
+        let len = |random: &mut Random| {
+            let index = random.below(sizes.len() as u64);
+            sizes[usize::try_from(index).expect("an index")].clamp(1, PART)
+        };
+        let (bytes, free_percent, replaced) = (PART_DEVICE, FREE_PERCENT, REPLACED);
+        let mut volume = AgedVolume::new(Ageing { bytes, unit, free_percent, replaced }, len, seed);
+        AgedPlace { part: volume.create(PART) }
+    }
+
+    /// Returns the length of the file system for this much data.
+    fn device_bytes(bytes: u64) -> u64 {
+        bytes.div_ceil(PART).saturating_mul(PART_DEVICE)
+    }
+
+    /// Returns the mean length of an extent.
+    fn extent_bytes(&self) -> u64 {
+        PART / (self.part.extents().len() as u64).max(1)
+    }
+
+    /// Returns the requests to the device.
+    fn divided(&self, request: &DeviceRequest) -> Vec<DeviceRequest> {
+        let (mut divided, mut at) = (Vec::new(), request.offset);
+        let end = request.offset + request.len;
+        while at < end {
+            let (number, start) = (at / PART, at % PART);
+            let len = (end - at).min(PART - start);
+            let base = number.saturating_mul(PART_DEVICE);
+            divided.extend(self.part.on_device(start..start + len).map(|range| DeviceRequest {
+                offset: base + range.start,
+                len: range.end - range.start,
+                ..*request
+            }));
+            at += len;
+        }
+        divided
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum requests that are kept: 40 bytes each.
 const REQUESTS_MAX: usize = 20_000_000;
+/// Maximum bytes of all volumes: 256 PiB.
+const BYTES_MAX: u64 = 1 << 58;
 /// Windows of a sample, evenly spaced over the traffic.
 const WINDOWS: usize = 10;
 /// Ends of recent requests; a request at one of them continues a sequence.
@@ -54,6 +56,11 @@ pub enum TrafficError {
          --from --to"
     )]
     TooMany,
+    /// The volumes are too large.
+    #[error(
+        "advise on volumes of more than 256 PiB: select some with larder trace filter --volume"
+    )]
+    TooLarge,
     /// There are none.
     #[error("advise on a trace without reads and writes that reach the storage")]
     Empty,
@@ -68,7 +75,7 @@ impl Traffic {
         source: &mut dyn Source,
         lengths: &VolumeLengths,
     ) -> Result<Traffic, TrafficError> {
-        let (bases, bytes) = lengths.bases();
+        let (bases, bytes) = bases(lengths)?;
         let (mut requests, mut batch) = (Requests::new(), Vec::new());
         while source.next_batch(&mut batch).map_err(CacheSimulationError::from)? {
             requests.extend(batch.iter().filter_map(|record| request(record, &bases)));
@@ -89,7 +96,7 @@ impl Traffic {
         lengths: &VolumeLengths,
         options: &CacheSimulationOptions,
     ) -> Result<Traffic, TrafficError> {
-        let (bases, bytes) = lengths.bases();
+        let (bases, bytes) = bases(lengths)?;
         let recorded = Arc::new(Mutex::new(Requests::new()));
         let store = |volume: usize, geometry: Geometry| -> Box<dyn Store<NoFrames>> {
             let (inner, requests) = (options.store.build(geometry), Arc::clone(&recorded));
@@ -165,6 +172,12 @@ impl Traffic {
         summary.sequential_share = as_f64(sequential) / as_f64(self.requests.len() as u64);
         summary
     }
+}
+
+/// Returns the first byte of each volume, and the bytes of all.
+fn bases(lengths: &VolumeLengths) -> Result<(Vec<u64>, u64), TrafficError> {
+    let (bases, bytes) = lengths.bases();
+    if bytes <= BYTES_MAX { Ok((bases, bytes)) } else { Err(TrafficError::TooLarge) }
 }
 
 fn request(record: &Record, bases: &[u64]) -> Option<DeviceRequest> {

@@ -4,12 +4,14 @@
 use super::{CacheSimulation, Clients, Request};
 use crate::trace::Op;
 use larder_core::clock::{Nanos, SECOND};
+use larder_core::counters::Totals;
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use slab::Slab;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum operations in flight; more than a cache above it ever has.
@@ -17,9 +19,42 @@ const DEPTH: usize = 1024;
 /// The clock of the cache starts one second after that of the store.
 const START: Nanos = SECOND;
 
+/// A store below the cache, on the clock of the cache. Its own clock is that of the store above, so
+/// that both can have requests on one device.
+struct StoreBelow {
+    store: Box<dyn Store<NoFrames>>,
+}
+
+impl Store<NoFrames> for StoreBelow {
+    fn geometry(&self) -> Geometry {
+        self.store.geometry()
+    }
+
+    fn submit(&mut self, now: Nanos, frames: &NoFrames, op: StoreOp<NoFrames>) {
+        self.store.submit(now - START, frames, op);
+    }
+
+    fn reap(&mut self, now: Nanos, frames: &NoFrames, done: &mut Vec<StoreCompletion<NoFrames>>) {
+        let before = done.len();
+        self.store.reap(now - START, frames, done);
+        for done in &mut done[before..] {
+            done.started_at += START;
+            done.finished_at += START;
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.store.in_flight()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.store.next_event().map(|at| at.saturating_add(START))
+    }
+}
+
 /// The cache, and the operations of all volumes.
 struct SharedCache {
-    simulation: CacheSimulation<Box<dyn Store<NoFrames>>>,
+    simulation: CacheSimulation<StoreBelow>,
     /// Operations in flight: volume, operation, and time of its submission.
     in_flight: Slab<(usize, StoreOp<NoFrames>, Nanos)>,
     /// Number of these by volume.
@@ -90,9 +125,15 @@ impl CachedStore {
         assert!(frames >= CachedStore::FRAMES_MIN, "memory for the operations in flight");
         let volumes: Vec<_> = volumes.into_iter().collect();
         let geometries: Vec<Geometry> = volumes.iter().map(|(_, store)| store.geometry()).collect();
+        let below = |(options, store)| (options, StoreBelow { store });
         let clients = Clients { number: 1, depth: DEPTH };
         let cache = Arc::new(Mutex::new(SharedCache {
-            simulation: CacheSimulation::new(frames, shards, volumes, clients),
+            simulation: CacheSimulation::new(
+                frames,
+                shards,
+                volumes.into_iter().map(below),
+                clients,
+            ),
             in_flight: Slab::new(),
             counts: vec![0; geometries.len()],
             ended: Vec::new(),
@@ -109,12 +150,22 @@ impl CachedStore {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `read` with the simulation of the cache, and the number of this volume there.
-    pub fn with_simulation<T>(
-        &self,
-        read: impl FnOnce(&CacheSimulation<Box<dyn Store<NoFrames>>>, usize) -> T,
-    ) -> T {
-        read(&self.cache().simulation, self.volume)
+    /// Returns the counters of the cache for this store so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.cache().simulation.totals(self.volume)
+    }
+
+    /// Returns the blocks of the resident pages, in order.
+    #[must_use]
+    pub fn residents(&self) -> Vec<Range<u64>> {
+        self.cache().simulation.residents(self.volume)
+    }
+
+    /// Returns the number of blocks that the store below does not have yet.
+    #[must_use]
+    pub fn unclean_blocks(&self) -> u64 {
+        self.cache().simulation.unclean_blocks(self.volume)
     }
 }
 
@@ -179,7 +230,12 @@ mod tests {
     }
 
     /// Returns the time of an operation that is submitted at `now`.
-    fn time_of(store: &mut CachedStore, now: Nanos, kind: StoreOpKind, offset: u64) -> Nanos {
+    fn time_of(
+        store: &mut impl Store<NoFrames>,
+        now: Nanos,
+        kind: StoreOpKind,
+        offset: u64,
+    ) -> Nanos {
         let frames = NoFrames::new(0);
         let len = if kind == StoreOpKind::Flush { 0 } else { 4096 };
         let op = StoreOp { tag: 3, kind, offset, len, segments: Vec::new(), queued_at: now };
@@ -203,6 +259,37 @@ mod tests {
         assert_eq!(time_of(&mut store, SECOND, StoreOpKind::Read, 0), 0);
         assert_eq!(time_of(&mut store, 2 * SECOND, write, 1 << 20), 0);
         assert_eq!(time_of(&mut store, 2 * SECOND, StoreOpKind::Read, 1 << 20), 0);
+    }
+
+    /// Two partitions of a disk, one of them cached: the disk serves the requests of both in order,
+    /// as it does without a cache.
+    #[test]
+    fn a_cached_file_and_another_one_share_the_clock_of_their_device() {
+        use crate::file_system::{FileMap, FileStore};
+        let read_both = |is_cached: bool| {
+            let device = RatedDevice::new(DeviceRates::fixed(10 * MILLISECOND), 0);
+            let device = ModeledStore::new(NullStore::new(GEOMETRY), device);
+            let parts = [0..32 << 20, 32 << 20..64 << 20].map(FileMap::contiguous);
+            let mut stores: Vec<Box<dyn Store<NoFrames>>> = Vec::new();
+            for (number, file) in FileStore::all(Box::new(device), &parts).into_iter().enumerate() {
+                stores.push(if is_cached && number == 0 {
+                    Box::new(CachedStore::new(Box::new(file), 8 << 20, true))
+                } else {
+                    Box::new(file)
+                });
+            }
+            let mut ends = Vec::new();
+            for round in 0..20_u64 {
+                for store in &mut stores {
+                    let begin = ends.last().copied().unwrap_or(SECOND);
+                    ends.push(
+                        begin + time_of(store, begin, StoreOpKind::Read, (round * round) << 12),
+                    );
+                }
+            }
+            ends
+        };
+        assert_eq!(read_both(true), read_both(false));
     }
 
     #[test]

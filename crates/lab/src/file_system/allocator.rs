@@ -14,7 +14,7 @@ pub struct Allocator {
     units: u64,
     /// Free runs: first unit, and number of units. No two touch.
     free: BTreeMap<u64, u64>,
-    /// Sum of their units.
+    /// Number of units in them.
     free_units: u64,
     /// The unit after the last allocation.
     cursor: u64,
@@ -29,7 +29,20 @@ impl Allocator {
     pub fn new(bytes: u64, unit: u64) -> Self {
         let units = bytes / unit;
         assert!(units > 0, "a volume with units");
-        Allocator { unit, units, free: BTreeMap::from([(0, units)]), free_units: units, cursor: 0 }
+        let free = BTreeMap::from([(0, units)]);
+        Allocator { unit, units, free, free_units: units, cursor: 0 }
+    }
+
+    /// Returns the bytes of a unit.
+    #[must_use]
+    pub fn unit_bytes(&self) -> u64 {
+        self.unit
+    }
+
+    /// Returns the bytes of all units.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.units * self.unit
     }
 
     /// Returns the free bytes.
@@ -64,7 +77,6 @@ impl Allocator {
     pub fn remove(&mut self, map: &FileMap) {
         for extent in map.extents() {
             let (mut start, mut end) = (extent.start / self.unit, extent.end / self.unit);
-            self.free_units += end - start;
             if let Some((&before, &len)) = self.free.range(..start).next_back()
                 && before + len == start
             {
@@ -76,6 +88,7 @@ impl Allocator {
             }
             self.free.insert(start, end - start);
         }
+        self.free_units += map.len() / self.unit;
     }
 
     /// Returns the next free run from the cursor on, without the part before it.

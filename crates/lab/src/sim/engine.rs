@@ -206,13 +206,14 @@ impl VolumeLengths {
     }
 
     /// Returns the first byte of each volume if they lie one after the other, and the end of the
-    /// last one.
+    /// last one; at most `u64::MAX`.
     #[must_use]
     pub fn bases(&self) -> (Vec<u64>, u64) {
-        let mut end = 0;
+        let mut end = 0_u64;
         let base = |length: &u64| {
-            end += length;
-            end - length
+            let base = end;
+            end = end.saturating_add(*length);
+            base
         };
         (self.lengths.iter().map(base).collect(), end)
     }

@@ -6,7 +6,7 @@
 use super::super::published::geometry;
 use super::{KIB, MIB};
 use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
-use crate::file_system::{AgedVolume, FileMap};
+use crate::file_system::{AgedVolume, Ageing, FileMap, file_bytes};
 use crate::model::{ArrayLayout, ArrayLevel, ControllerCache, DeviceModel, DiskSpec, StoreModel};
 use crate::random::{Random, Spread};
 use crate::sim::engine::frames_of;
@@ -19,7 +19,6 @@ use larder_core::store::Store;
 use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
-use larder_schema::as_u64;
 
 /// Allocation units, bytes.
 pub(super) const UNITS: [u64; 3] = [4 * KIB, 16 * KIB, 64 * KIB];
@@ -30,10 +29,6 @@ const SERVER_CACHE: u64 = 64 * MIB;
 const CONTROLLER_CACHE: u64 = 16 * MIB;
 /// Files of each client.
 const FILES: u64 = 16;
-/// The shortest file, bytes, and the powers of two up to the longest. The logarithms of the lengths
-/// are equally distributed.
-const FILE_BYTES: u64 = 4 * KIB;
-const FILE_POWERS: f64 = 8.0;
 /// Free share of the aged volume, and how often its content is replaced.
 const FREE_PERCENT: u64 = 15;
 const REPLACED: u64 = 4;
@@ -215,18 +210,14 @@ struct ServedFile {
 
 /// Returns files on a volume that has been used for long. Their lengths depend on the seed alone.
 fn aged_files(unit: u64, count: u64, seed: u64) -> Vec<ServedFile> {
-    let mut volume = AgedVolume::new((VOLUME, unit), FREE_PERCENT, file_bytes, seed);
-    volume.replace_content(REPLACED);
+    let ageing = Ageing { bytes: VOLUME, unit, free_percent: FREE_PERCENT, replaced: REPLACED };
+    let mut volume = AgedVolume::new(ageing, file_bytes, seed);
     let mut lengths = Random::from_seed(!seed);
     let file = |_| {
         let len = file_bytes(&mut lengths);
         ServedFile { map: volume.create(len), len }
     };
     (0..count).map(file).collect()
-}
-
-fn file_bytes(random: &mut Random) -> u64 {
-    as_u64(as_f64(FILE_BYTES) * (random.unit() * FILE_POWERS).exp2())
 }
 
 #[cfg(test)]

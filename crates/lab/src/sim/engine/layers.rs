@@ -106,10 +106,8 @@ impl Layers {
         let (mut double_blocks, mut blocks_of_front, mut blocks_of_behind) = (0, 0, 0);
         for (volume, store) in self.behind.iter().enumerate() {
             let of_front = self.front.residents(volume);
-            let of_store = store.with_simulation(|simulation, volume| {
-                of_behind.add(&simulation.totals(volume));
-                simulation.residents(volume)
-            });
+            let of_store = store.residents();
+            of_behind.add(&store.totals());
             blocks_of_front += blocks(&of_front);
             blocks_of_behind += blocks(&of_store);
             double_blocks += common(&of_front, &of_store);
@@ -131,8 +129,7 @@ impl Layers {
     /// Returns the number of blocks that the store does not have yet.
     pub(super) fn unclean_blocks(&self) -> u64 {
         let of_front = (0..self.front.volume_count()).map(|it| self.front.unclean_blocks(it));
-        let unclean = |store: &CachedStore| store.with_simulation(CacheSimulation::unclean_blocks);
-        of_front.chain(self.behind.iter().map(unclean)).sum()
+        of_front.chain(self.behind.iter().map(CachedStore::unclean_blocks)).sum()
     }
 }
 
