@@ -35,7 +35,9 @@ pub fn to_text(balance: &Balance) -> String {
         let lines: Vec<String> = lines;
         if !lines.is_empty() {
             put_line!(text, "\n{title}");
-            lines.iter().for_each(|line| put_line!(text, "  {line}"));
+            for line in &lines {
+                put_line!(text, "  {line}");
+            }
         }
     }
     text
