@@ -64,18 +64,22 @@ fn rate(requests_per_s: f64) -> String {
 fn sentences(advice: &StorageAdvice) -> Vec<String> {
     let traffic = &advice.traffic;
     let all = traffic.reads + traffic.writes;
-    let size = |bytes: u64, count: u64| format::bytes(bytes.checked_div(count).unwrap_or(0));
-    let mut sentences = vec![format!(
-        "Traffic of {}: {}, {} of them writes; a read has {}, a write {}; {} are in order; {} of \
-         data.",
-        advice.subject,
-        format::counted(all, "request"),
-        format::percent(traffic.write_share()),
-        size(traffic.read_bytes, traffic.reads),
-        size(traffic.write_bytes, traffic.writes),
-        format::percent(traffic.sequential_share),
-        format::bytes(traffic.bytes),
-    )];
+    let each = |verb: &str, bytes: u64, count: u64| {
+        bytes.checked_div(count).map(|each| format!("a {verb} has {}", format::bytes(each)))
+    };
+    let facts = [
+        Some(format!(
+            "{}, {} of them writes",
+            format::counted(all, "request"),
+            format::percent(traffic.write_share())
+        )),
+        each("read", traffic.read_bytes, traffic.reads),
+        each("write", traffic.write_bytes, traffic.writes),
+        Some(format!("{} are in order", format::percent(traffic.sequential_share))),
+        Some(format!("{} of data", format::bytes(traffic.bytes))),
+    ];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let mut sentences = vec![format!("Traffic of {}: {}.", advice.subject, facts.join("; "))];
     sentences.push(format!(
         "Disks: {} {}; {} in flight; {} run on each candidate.",
         advice.disks,

@@ -46,7 +46,9 @@ pub fn plan(problem: &BalanceProblem) -> MovePlan {
             response: best.response * (1.0 + RESPONSE_SLACK),
         };
         found.retain(|placement| limit.holds(&placement.score()));
-        found.iter_mut().for_each(|placement| limit.reduce(problem, placement));
+        for placement in &mut found {
+            limit.reduce(problem, placement);
+        }
         let size = |placement: &Placement<'_>| {
             let (moved, bytes) = placement.moved();
             (moved.len(), bytes)

@@ -44,7 +44,9 @@ fn nothing_moves_if_nothing_gains_or_nothing_may_move() {
     let balanced = vec![item(30.0, 1, 0), item(30.0, 1, 1)];
     assert_eq!(plan(&problem(&[0.01, 0.01], balanced)).moves, []);
     let mut fixed = vec![item(50.0, 1, 0), item(40.0, 1, 0)];
-    fixed.iter_mut().for_each(|it| it.is_movable = false);
+    for it in &mut fixed {
+        it.is_movable = false;
+    }
     assert_eq!(plan(&problem(&[0.01, 0.01], fixed)).moves, []);
     let mut no_target = problem(&[0.01, 0.01], vec![item(50.0, 1, 0), item(40.0, 1, 0)]);
     no_target.places[1].is_target = false;
@@ -76,7 +78,9 @@ fn a_limit_of_reads_and_one_of_writes_are_not_added() {
     ];
     let mut two = problem(&[1.0, 1.0], vec![item(40.0, 1, 0), item(50.0, 1, 0)]);
     two.items[1].load = DiskLoad { writes: 50.0, ..DiskLoad::default() };
-    two.disks.iter_mut().for_each(|disk| disk.limits.clone_from(&limits));
+    for disk in &mut two.disks {
+        disk.limits.clone_from(&limits);
+    }
     let plan = plan(&two);
     assert!((peak(&plan.before) - 0.5).abs() < 1e-9, "{plan:?}");
 }
@@ -171,7 +175,9 @@ fn thousands_of_files_are_planned_with_a_bounded_number_of_evaluations() {
     });
     let items = items.collect();
     let mut many = problem(&[0.0008; 8], items);
-    many.places.iter_mut().for_each(|place| place.free_bytes = 1 << 40);
+    for place in &mut many.places {
+        place.free_bytes = 1 << 40;
+    }
     let made = plan(&many);
     assert!(peak(&made.after) < 0.5 * peak(&made.before), "{:?}", made.after);
     assert_eq!(made, plan(&many), "the same problem has the same plan");

@@ -37,13 +37,17 @@ fn cards(advice: &StorageAdvice) -> Vec<Card> {
     vec![
         Card::new("Level", row.level.to_owned(), row.model.clone()),
         Card::new("Requests", rate(row.requests_per_s), format!("{} disks", row.disks)),
-        Card::new("Usable", usable, format!("survives {} failures", row.failures_survived)),
+        Card::new(
+            "Usable",
+            usable,
+            format!("survives {}", format::counted(row.failures_survived.into(), "failure")),
+        ),
     ]
 }
 
 /// Returns the rates over the chunk, with a line for each level that has chunks.
 fn chart(advice: &StorageAdvice) -> String {
-    let x = Axis::new("chunk", "B").labels(Labels::Bytes).scale(crate::chart::Scale::Log2);
+    let x = Axis::new("chunk", "").labels(Labels::Bytes).scale(crate::chart::Scale::Log2);
     let mut chart = Chart::new("", x, Axis::new("requests/s", "").from_zero());
     let mut levels: Vec<&str> = Vec::new();
     for row in &advice.arrays {

@@ -141,7 +141,9 @@ impl Inventory {
             self.images.insert(file.clone());
         }
         if !named(&stack.name) {
-            stack.below.iter().for_each(|it| self.add_images(it, named));
+            for lower in &stack.below {
+                self.add_images(lower, named);
+            }
         }
     }
 
