@@ -150,6 +150,7 @@ fn plan(env: &Env, disks: &Disks, script: &Path) -> Result<Value> {
     let points = disks.file_systems.iter().map(|it| it.point().display().to_string());
     let points = points.collect::<Vec<_>>().join(",");
     let (page, models) = (env.file("plan.html"), models.collect::<Vec<_>>());
+    let models = &models;
     outln!(
         "{}",
         stdout_of(cmd!(

@@ -15,6 +15,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         subject: "devices in the guest",
         ends: "the guest makes and finds all devices",
         options: Vec::new(),
+        limit_s: 600,
         out: &out,
     };
     script.run(env, claims).map(drop)

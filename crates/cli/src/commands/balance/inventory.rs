@@ -238,7 +238,7 @@ impl Inventory {
                 disk.service = format!("measured: {read} a read, {write} a write");
                 disk.limits = vec![limit];
             }
-            None => disk.service = "unknown".to_owned(),
+            None => "unknown".clone_into(&mut disk.service),
         }
         Ok(())
     }

@@ -134,7 +134,7 @@ fn of_row(row: Row) -> Option<RecordedLoad> {
         writes: as_f64(counts.disk_write_requests + counts.disk_lazy_write_requests),
         write_bytes: as_f64(counts.disk_write_bytes + counts.disk_lazy_write_bytes),
     };
-    (counts.disk_bytes() > 0).then(|| RecordedLoad {
+    (counts.disk_bytes() > 0).then_some(RecordedLoad {
         file: row.file,
         identity: Some((row.device, row.inode)),
         process: row.process,
