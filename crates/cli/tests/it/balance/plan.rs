@@ -5,6 +5,7 @@ use larder_host::stack::{Roots, Stack};
 use larder_schema::watch::{Counts, Disk, Interval, Row, SCHEMA, VERSION, Watch};
 use larder_testing::{is_root, skip};
 use serde_json::Value;
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -31,11 +32,13 @@ fn log() -> String {
             1..=4 => "C:\\data\\mail.db",
             _ => "C:\\data\\index.db",
         };
-        log += &format!(
+        write!(
+            log,
             "\"10:00:{second:02}.{part:07} AM\",\"server.exe\",\"77\",\"ReadFile\",\"{path}\",\
              \"SUCCESS\",\"Offset: {}, Length: 4,096\"\r\n",
             number * 4096
-        );
+        )
+        .unwrap();
     }
     log
 }
