@@ -28,6 +28,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("dmsetup", "dmsetup"),
     ("mdadm", "mdadm"),
+    ("lvcreate", "lvm2"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),

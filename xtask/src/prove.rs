@@ -6,6 +6,7 @@
 
 mod advise;
 mod auto;
+mod balance;
 mod changes;
 mod clients;
 mod compare;
@@ -43,6 +44,7 @@ mod sim_speed;
 mod size;
 mod slow_disk;
 mod speed;
+mod stack;
 mod store_model;
 mod supercache;
 mod swap;
@@ -167,6 +169,8 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
     serial("models", "models fitted to devices of four kinds (root)", models::run),
     proof("advise", "the advised array, against all candidates", Always, advise::run),
+    serial("balance", "moves between four disks, planned and made (root)", balance::run),
+    serial("stack", "devices between a file and its disks (a virtual machine)", stack::run),
     serial("truth", "predictions beside measurements (root)", truth::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     serial("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),

@@ -1,6 +1,7 @@
 //! The subcommands, one per file.
 
 pub(crate) mod advise;
+pub(crate) mod balance;
 pub(crate) mod bench;
 pub(crate) mod check_config;
 pub(crate) mod compare;

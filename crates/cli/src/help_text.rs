@@ -24,8 +24,7 @@ const LONG_ONLY: [&str; 6] = ["check-config", "lab", "help", "version", "complet
 /// The end of `larder -h`.
 const MORE: &str = "\
 Other commands: check-config, lab, help, version, completions, man.
-Options: --quiet, --color, -V.
-larder COMMAND -h shows its options, larder COMMAND --help details and examples.";
+larder COMMAND -h shows its options, --help more. Options: --quiet, --color, -V.";
 /// The options of `larder` alone.
 const PROGRAM_OPTIONS: &str = "      --quiet         Print no progress and no notes
       --color <WHEN>  Colors of help, messages and live views: auto, always,

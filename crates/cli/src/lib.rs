@@ -86,6 +86,11 @@ enum Command {
     Sim(commands::sim::SimArgs),
     /// Advise RAID level, chunk and allocation unit for a trace.
     Advise(commands::advise::AdviseArgs),
+    /// Show which files and processes load which disk, and plan moves.
+    ///
+    /// The plan has the fewest and smallest moves of files that minimize the highest utilization,
+    /// with checks. --script writes it as a shell script; larder moves nothing.
+    Balance(Box<commands::balance::BalanceArgs>),
     /// Repeat published experiments on modeled machines.
     Lab(commands::lab::LabArgs),
     /// List models of devices, fit one to a device, and check it.
@@ -198,6 +203,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
         Command::Advise(arguments) => succeed(commands::advise::run(&arguments)),
+        Command::Balance(arguments) => succeed(commands::balance::run(&arguments)),
         Command::Lab(arguments) => succeed(commands::lab::run(&arguments)),
         Command::Model(arguments) => succeed(commands::model::run(&arguments)),
         Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),

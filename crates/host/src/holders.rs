@@ -115,7 +115,7 @@ fn describe(pid: u32, path: &Path) -> PathUser {
 
 /// Returns a path as a word: in quotation marks unless it has none but common characters, so that
 /// the path does not read as the rest of a sentence.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_common = |each: char| each.is_alphanumeric() || "/._-+@:=~%#".contains(each);
     if text.chars().all(is_common) { text.into_owned() } else { format!("{text:?}") }

@@ -5,6 +5,7 @@
 //! * [`settings`]: the settings that a measurement depends on, and their changes.
 //! * [`changes`]: files that other processes change, reported as it happens.
 //! * [`mounts`], [`disk`], [`space`]: mount, disk and free space of a path.
+//! * [`move_checks`]: obstacles to the move of a file to another file system.
 //! * [`holders`]: processes and devices that prevent the unmount of a directory.
 //! * [`extents`]: physical location of a file.
 //! * [`memory`]: available memory, and the order of the OOM killer.
@@ -14,6 +15,7 @@
 //! * [`processes`], [`disk_counters`]: activity of processes and disks, without tracing.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a temporary file system for a measurement, and its removal.
+//! * [`stack`]: the block devices between a file system and the disks.
 //! * [`state`]: host state that a scratch file system could change, for comparison before and
 //!   after.
 //! * [`tracefs`]: kernel trace events, in a private trace instance.
@@ -45,6 +47,7 @@ mod inspector_client;
 pub mod machine;
 pub mod memory;
 pub mod mounts;
+pub mod move_checks;
 pub mod priority;
 mod proc;
 mod process_files;
@@ -57,6 +60,7 @@ mod scan;
 pub mod scratch;
 pub mod settings;
 pub mod space;
+pub mod stack;
 pub mod state;
 mod syscall;
 pub mod tracefs;

@@ -25,6 +25,12 @@ pub fn memory_bytes() -> u64 {
     proc::meminfo()("MemTotal").unwrap_or(0)
 }
 
+/// Returns the ID of this machine, which `machine-id(5)` describes; empty if it has none.
+#[must_use]
+pub fn id() -> String {
+    proc::read("/etc/machine-id").unwrap_or_default()
+}
+
 /// Returns the time of day in UTC, RFC 3339, to the second.
 #[must_use]
 pub fn time_of_day() -> String {

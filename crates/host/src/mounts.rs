@@ -34,6 +34,10 @@ const LOCAL: [&str; 24] = [
     "zfs",
 ];
 
+/// File systems for data on block devices.
+const ON_DISKS: [&str; 9] =
+    ["bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "nilfs2", "xfs"];
+
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
@@ -61,9 +65,15 @@ impl Mount {
     /// The path cannot be resolved, or procfs is not readable.
     pub fn of(path: &Path) -> io::Result<Mount> {
         let path = path.canonicalize()?;
-        deepest(read()?, &path).ok_or_else(|| {
+        deepest_of(&read(Path::new("/proc"))?, &path).cloned().ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no mount in mountinfo holds it")
         })
+    }
+
+    /// Returns the major and minor number of its device; major 0 where no block device exists.
+    #[must_use]
+    pub fn device_number(&self) -> (u32, u32) {
+        device::decode(self.device)
     }
 
     /// Returns true if the file system keeps its files in memory, so that their pages cannot be
@@ -105,30 +115,63 @@ impl Mount {
     }
 }
 
-fn read() -> io::Result<Vec<Mount>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+/// Reads the table of a procfs.
+fn read(proc_root: &Path) -> io::Result<Vec<Mount>> {
+    let table = std::fs::read(proc_root.join("self/mountinfo"))?;
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-fn deepest(mounts: Vec<Mount>, path: &Path) -> Option<Mount> {
-    let candidates = mounts.into_iter().filter(|mount| path.starts_with(&mount.point));
+/// Returns the mount that holds a path without symbolic links.
+pub(crate) fn deepest_of<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let candidates = mounts.iter().filter(|mount| path.starts_with(&mount.point));
     // The last mount over the deepest mount point hides the earlier ones.
     candidates.max_by_key(|mount| mount.point.components().count())
 }
 
 /// Returns the mount that holds a path without symbolic links, without access to the path.
 pub(crate) fn holding(path: &Path) -> Option<Mount> {
-    deepest(all(), path)
+    deepest_of(&all(), path).cloned()
 }
 
 /// Returns all mounts in the kernel's order: a covering mount comes after the covered one.
 pub(crate) fn all() -> Vec<Mount> {
-    read().unwrap_or_default()
+    of_root(Path::new("/proc"))
+}
+
+/// Returns all mounts in the table of a procfs; none if it is missing.
+pub(crate) fn of_root(proc_root: &Path) -> Vec<Mount> {
+    read(proc_root).unwrap_or_default()
 }
 
 /// Returns the first mount of a device.
 pub(crate) fn of_device(device: u32) -> Option<Mount> {
     all().into_iter().find(|mount| mount.device == device)
+}
+
+/// Returns the first mount of the device with this major and minor number.
+#[must_use]
+pub fn of_number((major, minor): (u32, u32)) -> Option<Mount> {
+    of_device(device::encode(major, minor))
+}
+
+/// Returns the mount that holds a path without symbolic links, which is not accessed.
+#[must_use]
+pub fn of_path(path: &Path) -> Option<Mount> {
+    holding(path)
+}
+
+/// Returns a writable mount of each file system that keeps files on block devices of this machine.
+#[must_use]
+pub fn writable() -> Vec<Mount> {
+    let mut found: Vec<Mount> = Vec::new();
+    for mount in all() {
+        let is_writable = mount.options.split(',').any(|option| option == "rw");
+        let is_first = found.iter().all(|it| it.device != mount.device);
+        if is_writable && is_first && ON_DISKS.contains(&mount.fs_type.as_str()) {
+            found.push(mount);
+        }
+    }
+    found
 }
 
 /// Returns the mount points at and below a directory, in the order in which to unmount them.
@@ -157,13 +200,18 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let mut fs = words.skip_while(|word| *word != b"-").skip(1);
     Some(Mount {
         id,
-        point: OsString::from_vec(unescape(point)).into(),
+        point: unescaped_path(point),
         options: text(options),
         fs_type: text(fs.next()?),
         source: text(&unescape(fs.next()?)),
         fs_options: text(fs.next()?),
         device,
     })
+}
+
+/// Returns a path with octal escapes, as mountinfo and exports(5) have it.
+pub(crate) fn unescaped_path(word: &[u8]) -> PathBuf {
+    OsString::from_vec(unescape(word)).into()
 }
 
 /// Decodes the octal escapes of mountinfo: the kernel writes space, tab, newline, backslash and `#`

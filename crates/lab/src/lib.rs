@@ -10,6 +10,7 @@
 //! * [`trace`]: block traces, recorded by Larder or by other tools.
 //! * [`mod@bench`]: the benchmark runner, which runs workloads on a machine so that their results
 //!   are valid.
+//! * [`balance`]: moves of files that balance the load of disks.
 //! * [`load`]: a load on an export that verifies what it reads, and a check after a crash.
 //! * [`connection`]: the connections of a load and of a replay.
 //! * [`locked_path`]: locked files and directories of a benchmark, and the removal of those of
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
+pub mod balance;
 pub mod bench;
 pub mod cache_simulation;
 pub mod connection;

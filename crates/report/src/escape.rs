@@ -99,6 +99,17 @@ fn quoted(name: &[u8]) -> String {
     quoted
 }
 
+/// Returns a word of bash that is exactly this text, always in quotation marks, on one line and
+/// without control characters.
+#[must_use]
+pub fn shell_word(text: &str) -> String {
+    if text.contains(|it| it == '\'' || is_unsafe(it)) {
+        quoted(text.as_bytes())
+    } else {
+        format!("'{text}'")
+    }
+}
+
 /// Escapes a message or log entry as one line, without its end: unsafe characters are written as in
 /// a JSON string, a line break as `\n`. Errors of the system lose their number and capital letter.
 #[must_use]
@@ -270,6 +281,12 @@ mod tests {
             let command = format!("printf %s {}", name(hostile));
             let bash = std::process::Command::new("bash").args(["-c", &command]).output();
             assert_eq!(bash.expect("bash runs").stdout, hostile);
+        }
+        for word in [HOSTILE, "", "-n", "a b", "it's", "$(id)`id`\"!*?[a]~", "a\n"] {
+            let command = format!("printf %s. {}", shell_word(word));
+            assert!(!command.contains(is_unsafe), "{command}");
+            let bash = std::process::Command::new("bash").args(["-c", &command]).output();
+            assert_eq!(bash.expect("bash runs").stdout, format!("{word}.").as_bytes());
         }
     }
 

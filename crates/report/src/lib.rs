@@ -10,6 +10,7 @@
 mod macros;
 
 pub mod advise;
+pub mod balance;
 pub mod chart;
 pub mod compare;
 pub mod control;

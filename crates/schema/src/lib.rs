@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advice;
+pub mod balance;
 pub mod compare;
 pub mod control;
 pub mod curve;

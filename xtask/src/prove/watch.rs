@@ -83,14 +83,14 @@ fn start(env: &Env, words: &[&str]) -> Result<Daemon> {
 }
 
 /// Starts `larder watch` with its result in `watch.json`.
-fn watch(env: &Env, words: &[&str]) -> Result<Daemon> {
+pub(super) fn watch(env: &Env, words: &[&str]) -> Result<Daemon> {
     let result = env.file("watch.json");
     let arguments = ["watch", "--rows", "1000", "--for", "5m", "-o", &result.to_string_lossy()];
     start(env, &[&arguments[..], words].concat())
 }
 
 /// Ends `larder watch` like Ctrl-C; returns its result.
-fn result(env: &Env, watching: Daemon) -> Result<Value> {
+pub(super) fn result(env: &Env, watching: Daemon) -> Result<Value> {
     watching.end_with_success(Signal::INT)?;
     record::read(&env.file("watch.json"))
 }

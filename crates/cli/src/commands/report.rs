@@ -247,6 +247,17 @@ fn read(file: &Path, reader: impl Read) -> Result<String> {
         .with_context(|| format!("{}: it is not a result of larder", context()))
 }
 
+/// Reads a result of `larder watch`; `None` if the file is no JSON.
+pub(crate) fn open_watch(file: &Path) -> Result<Option<Watch>> {
+    let context = || format!("read {}", file.display());
+    let mut opened = open_text(file)?;
+    if !opened.fill_buf().with_context(context)?.trim_ascii_start().starts_with(b"{") {
+        return Ok(None);
+    }
+    let text = read(file, opened)?;
+    Watch::from_json(&text).with_context(context).map(Some)
+}
+
 /// Reads a recorded run.
 pub(crate) fn open(file: &Path) -> Result<Run> {
     let text = read(file, open_text(file)?)?;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
 mod anonymize;
+mod balance;
 mod bench_wrong;
 mod cold;
 mod compatibility;

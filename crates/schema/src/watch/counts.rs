@@ -97,6 +97,12 @@ counts! {
     disk_write_bytes,
     /// Bytes dirtied by the process and written back by kernel flushers.
     disk_lazy_write_bytes,
+    /// Requests of [`Counts::disk_read_bytes`], before the kernel merges or splits them.
+    disk_read_requests,
+    /// Requests of [`Counts::disk_write_bytes`].
+    disk_write_requests,
+    /// Requests of [`Counts::disk_lazy_write_bytes`], each for the process with most of its bytes.
+    disk_lazy_write_requests,
 }
 
 impl Counts {

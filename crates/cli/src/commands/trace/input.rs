@@ -84,7 +84,7 @@ impl InputArgs {
 
     /// Opens a trace without a progress bar; `times` limits the times that are needed, in
     /// nanoseconds since its beginning, and `read` counts the bytes read.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         path: &Path,
         times: Option<Range<u64>>,

@@ -63,7 +63,9 @@ impl Accounting {
             (Some(file), true) => self.charge(thread, file, bytes),
             (Some(file), false) => {
                 let identity = self.tasks.thread_identity(thread);
-                self.counts_mut(file, identity.process).disk_read_bytes += bytes;
+                let counts = self.counts_mut(file, identity.process);
+                counts.disk_read_bytes += bytes;
+                counts.disk_read_requests += 1;
             }
             (None, true) => self.unattributed.write_bytes += bytes,
             (None, false) => self.unattributed.read_bytes += bytes,
@@ -88,13 +90,18 @@ impl Accounting {
         let owners = &mut self.file_mut(file).owners;
         owners.charge(bytes, page_bytes, |process, bytes| charged.push((process, bytes)));
         if !flusher {
-            self.counts_mut(file, process).disk_write_bytes += bytes;
+            let counts = self.counts_mut(file, process);
+            counts.disk_write_bytes += bytes;
+            counts.disk_write_requests += 1;
             return;
         }
         if charged.is_empty() {
             // The pages became dirty before the watch started: the file is known, and the writer is
             // not.
             charged.push((process, bytes));
+        }
+        if let Some((process, _)) = charged.iter().max_by_key(|(_, bytes)| *bytes).copied() {
+            self.counts_mut(file, process).disk_lazy_write_requests += 1;
         }
         for (process, bytes) in charged {
             self.counts_mut(file, process).disk_lazy_write_bytes += bytes;

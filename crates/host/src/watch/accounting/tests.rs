@@ -81,7 +81,7 @@ fn a_cold_read_is_charged_to_the_reader_with_its_disk() {
     let counts = of(&accounting, "db");
     assert_eq!((counts.read_pages, counts.read_requests, counts.added_pages), (3, 3, 4));
     assert_eq!((counts.miss_pages, counts.read_ahead_hit_pages, counts.hit_pages), (1, 1, 1));
-    assert_eq!(counts.disk_read_bytes, 4 * PAGE);
+    assert_eq!((counts.disk_read_bytes, counts.disk_read_requests), (4 * PAGE, 1));
     assert!(
         accounting
             .take(DB, Event::Lookup { key: FILE, first: 5, last: 4, last_in_file: Some(4) })
@@ -106,6 +106,7 @@ fn what_is_written_back_later_carries_the_name_of_its_writer() {
     take(&mut accounting, FLUSHER, &[lazy, start, bio(16, true), done, bio(8, true)]);
     let counts = of(&accounting, "cp");
     assert_eq!((counts.disk_lazy_write_bytes, counts.disk_write_bytes), (2 * PAGE, 0));
+    assert_eq!((counts.disk_lazy_write_requests, counts.disk_write_requests), (1, 0));
     let lazy = of(&accounting, "kworker");
     assert_eq!((lazy.lazy_periodic_pages, lazy.lazy_flushes), (2, 1));
     assert_eq!(accounting.unattributed.write_bytes, PAGE, "after it has left the file");
@@ -113,7 +114,8 @@ fn what_is_written_back_later_carries_the_name_of_its_writer() {
     let out =
         Event::WriteOut { inode: InodeRef { file_system: FileSystemId::Device(DEV), ino: 12 } };
     take(&mut accounting, CP, &[dirty(0), out, bio(8, true)]);
-    assert_eq!(of(&accounting, "cp").disk_write_bytes, PAGE);
+    let counts = of(&accounting, "cp");
+    assert_eq!((counts.disk_write_bytes, counts.disk_write_requests), (PAGE, 1));
 }
 
 #[test]
