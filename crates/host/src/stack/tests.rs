@@ -1,6 +1,7 @@
 //! Recorded trees of sysfs, and this machine.
 
 use super::*;
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
@@ -45,7 +46,7 @@ impl Tree {
 
     fn mount(&mut self, number: &str, point: &str, fs_type: &str, source: &str) {
         let id = self.mounts.len();
-        self.mounts += &format!("{id} 1 {number} / {point} rw - {fs_type} {source} rw\n");
+        writeln!(self.mounts, "{id} 1 {number} / {point} rw - {fs_type} {source} rw").unwrap();
     }
 
     fn partition(&self, disk: &str, number: u32) {

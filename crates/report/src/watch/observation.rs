@@ -140,7 +140,8 @@ mod tests {
         }
     }
 
-    fn row(file: &str, pid: u32, counts: Counts) -> Row {
+    fn row(file: &str, pid: u32, counts: &Counts) -> Row {
+        let counts = *counts;
         Row { file: file.to_owned(), pid, process: "p".to_owned(), counts, ..Row::default() }
     }
 
@@ -151,7 +152,8 @@ mod tests {
     #[test]
     fn rows_of_a_file_and_of_a_process_are_added_up() {
         let throttled = Counts { throttled_ms: 400, ..read(10, 5) };
-        let rows = vec![row("a", 1, throttled), row("a", 2, read(20, 1)), row("b", 1, throttled)];
+        let rows =
+            vec![row("a", 1, &throttled), row("a", 2, &read(20, 1)), row("b", 1, &throttled)];
         let seen = Observation::from(&watch(rows));
         assert_eq!(
             (seen.files.len(), seen.files[0].read_pages, seen.files[0].miss_pages),
@@ -197,14 +199,14 @@ mod tests {
     #[test]
     fn rules_fire_on_what_was_watched() {
         let many = read(20_000, 10_000);
-        let rows = vec![row("a", 1, many), row("b", 1, read(900, 2)), row("c", 1, read(900, 3))];
+        let rows = vec![row("a", 1, &many), row("b", 1, &read(900, 2)), row("c", 1, &read(900, 3))];
         let names = |watch: &Watch| -> Vec<String> {
             find(&watch.into()).into_iter().map(|finding| finding.rule).collect()
         };
         assert_eq!(names(&watch(rows)), ["one-file-misses"]);
-        assert_eq!(names(&watch(vec![row("a", 1, read(20_000, 3))])), [""; 0]);
+        assert_eq!(names(&watch(vec![row("a", 1, &read(20_000, 3))])), [""; 0]);
         let times = Counts { access_time_updates: 100, ..read(400, 100) };
-        assert_eq!(names(&watch(vec![row("a", 1, times)])), ["access-times"]);
+        assert_eq!(names(&watch(vec![row("a", 1, &times)])), ["access-times"]);
         let mut squeezed = watch(Vec::new());
         let first = squeezed.intervals[0].clone();
         squeezed.intervals = (0..10)

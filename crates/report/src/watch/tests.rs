@@ -16,7 +16,8 @@ fn read(pages: u64, hits: u64, ahead: u64) -> Counts {
     }
 }
 
-fn row(file: &str, counts: Counts) -> Row {
+fn row(file: &str, counts: &Counts) -> Row {
+    let counts = *counts;
     Row { file: file.into(), process: "p".into(), pid: 7, counts, ..Row::default() }
 }
 
@@ -24,8 +25,8 @@ fn row(file: &str, counts: Counts) -> Row {
 fn the_first_of_each_matter_are_kept_and_shown() {
     let write = |pages| Counts { dirtied_pages: pages, ..Counts::default() };
     let evicted = Counts { evicted_pages: 2, ..Counts::default() };
-    let mut all: Vec<Row> = (0..9_u64).map(|n| row(&format!("w{n}"), write(1000 - n))).collect();
-    all.extend([row("r1", read(5, 5, 0)), row("r2", read(4, 0, 0)), row("e", evicted)]);
+    let mut all: Vec<Row> = (0..9_u64).map(|n| row(&format!("w{n}"), &write(1000 - n))).collect();
+    all.extend([row("r1", &read(5, 5, 0)), row("r2", &read(4, 0, 0)), row("e", &evicted)]);
     let (kept, count) = rows(all, 4096, 5);
     let names: Vec<&str> = kept.iter().map(|row| row.file.as_str()).collect();
     assert_eq!((names, count), (vec!["w0", "w1", "r1", "r2", "e"], 12));
@@ -44,7 +45,7 @@ fn watch() -> Watch {
     let total = Interval {
         duration_ns: 2_000_000_000,
         sum: read(1000, 900, 50),
-        rows: vec![row(&format!("/a/{}/end", "x".repeat(60)), read(1000, 900, 50))],
+        rows: vec![row(&format!("/a/{}/end", "x".repeat(60)), &read(1000, 900, 50))],
         rows_all: 3,
         disks: vec![Disk {
             name: "sda".into(),
@@ -111,7 +112,7 @@ fn the_lines_over_time_add_up_to_what_was_read() {
 #[test]
 fn a_page_states_the_rows_that_it_leaves_out() {
     let mut watch = watch();
-    watch.total.rows = (0..60).map(|file| row(&format!("f{file}"), read(100, 0, 0))).collect();
+    watch.total.rows = (0..60).map(|file| row(&format!("f{file}"), &read(100, 0, 0))).collect();
     watch.total.rows_all = 70;
     let page = to_html(&watch);
     for part in ["and 10 more", "10 more files by processes did less, and were not kept"] {

@@ -13,7 +13,8 @@ fn read(pages: u64, hits: u64, ahead: u64) -> Counts {
     }
 }
 
-fn row(file: &str, counts: Counts) -> Row {
+fn row(file: &str, counts: &Counts) -> Row {
+    let counts = *counts;
     Row { file: file.into(), process: "p".into(), pid: 7, counts, ..Row::default() }
 }
 
@@ -46,8 +47,8 @@ fn pages_written_while_dirty_are_those_that_did_not_become_so() {
 #[test]
 fn rows_are_ordered_by_weight_and_counted_before_they_are_cut() {
     let disk = Counts { disk_read_bytes: 4096 * 100, ..Counts::default() };
-    let all = vec![row("few", read(2, 2, 0)), row("nothing", Counts::default())];
-    let all = [all, vec![row("many", read(1000, 1000, 0)), row("disk", disk)]].concat();
+    let all = vec![row("few", &read(2, 2, 0)), row("nothing", &Counts::default())];
+    let all = [all, vec![row("many", &read(1000, 1000, 0)), row("disk", &disk)]].concat();
     let (rows, count) = super::rows(all, 4096, 2);
     let names: Vec<&str> = rows.iter().map(|row| row.file.as_str()).collect();
     assert_eq!((names, count), (vec!["disk", "many"], 3));
@@ -58,7 +59,7 @@ fn what_is_written_is_read_back_unchanged() {
     let watch = Watch {
         schema: SCHEMA.into(),
         version: VERSION,
-        total: Interval { rows: vec![row("a", read(1000, 900, 50))], ..Interval::default() },
+        total: Interval { rows: vec![row("a", &read(1000, 900, 50))], ..Interval::default() },
         ..Watch::default()
     };
     assert_eq!(Watch::from_json(&watch.to_json()).unwrap(), watch);
