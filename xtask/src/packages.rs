@@ -29,6 +29,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("dmsetup", "dmsetup"),
     ("mdadm", "mdadm"),
     ("lvcreate", "lvm2"),
+    ("sfdisk", "fdisk"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),

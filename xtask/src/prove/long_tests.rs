@@ -46,7 +46,8 @@ pub(super) fn add_test_claim(
     }
 }
 
-fn figure(out: &str, mark: &str) -> Result<String> {
+/// Returns the figures that tests have printed after `mark`.
+pub(super) fn figure(out: &str, mark: &str) -> Result<String> {
     let add_test_claim: Vec<&str> =
         out.lines().filter_map(|line| Some(line.split_once(mark)?.1.trim())).collect();
     let is_any = !add_test_claim.is_empty() && !out.contains(" 0 passed;");
