@@ -4,7 +4,7 @@
 //! The traffic is a trace, or the rest of it behind a simulated cache. A candidate is judged by its
 //! requests per second with a constant number of requests in flight. Of the candidates that have
 //! enough space and survive enough failures, the advised one is the fastest; of those within
-//! [`TIE`] of it, the one with the most usable space.
+//! [`larder_schema::storage_advice::TIE`] of it, the one with the most usable space.
 
 mod allocation;
 mod arrays;
@@ -16,7 +16,5 @@ pub use arrays::{ArrayNeeds, advise_array};
 pub use rules::{level_rule, unit_rule};
 pub use traffic::{DeviceRequest, Traffic, TrafficError};
 
-/// Candidates whose rates differ by less than this share are equally fast.
-pub const TIE: f64 = 0.05;
 /// Maximum requests of the traffic that are run on each candidate.
 pub const SAMPLE: usize = 20_000;

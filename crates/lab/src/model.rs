@@ -36,7 +36,7 @@ pub use spec::{
 };
 pub use ssd::{FlashTotals, Ssd, SsdSpec};
 
-pub(crate) use closed_loop::{ClosedLoop, LoopEnd};
+pub(crate) use closed_loop::{ClosedLoop, LoopEnd, run_loop};
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};

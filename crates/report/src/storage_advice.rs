@@ -7,10 +7,8 @@ pub use html::to_html;
 use crate::table::{Cell, Column, Table};
 use larder_schema::as_u64;
 use larder_schema::format;
-use larder_schema::storage_advice::{ArrayRow, StorageAdvice, UnitRow};
+use larder_schema::storage_advice::{ArrayRow, StorageAdvice, TIE, UnitRow};
 
-/// Rates that differ by at most this share count as equal.
-const TIE: f64 = 0.05;
 /// Share of the rate of one disk below which the recorded rate needs no more disks: half, since
 /// peaks are higher than the average.
 const ENOUGH: f64 = 0.5;

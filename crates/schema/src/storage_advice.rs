@@ -4,6 +4,8 @@ use serde::Serialize;
 
 /// Schema name of the JSON form.
 pub const SCHEMA: &str = "larder-advice";
+/// Candidates whose rates differ by at most this share count as equally fast.
+pub const TIE: f64 = 0.05;
 /// Schema version of the JSON form.
 pub const VERSION: u32 = 1;
 

@@ -1,7 +1,7 @@
 //! `larder advise`: RAID level, chunk and allocation unit for the requests of a trace.
 
 use crate::args::{self, FormatArgs, TextOrJson};
-use crate::commands::report::{page_or_json, write_result};
+use crate::commands::report::{page_or_json, print_and_write};
 use crate::commands::store_model;
 use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
 use crate::output_file::OutputFile;
@@ -24,7 +24,6 @@ use larder_lab::sim::engine::{
 use larder_report::{escape, storage_advice};
 use larder_schema::format;
 use larder_schema::storage_advice::{CacheEffect, StorageAdvice, UnitRow};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of files whose lengths are read.
@@ -120,16 +119,13 @@ fn price(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(arguments: &AdviseArgs) -> Result<()> {
     let advice = advise(arguments)?;
-    let json = || format!("{:#}\n", advice.to_json());
-    let text = match arguments.format.get() {
-        TextOrJson::Text => storage_advice::to_text(&advice),
-        TextOrJson::Json => json(),
-    };
-    // A file that cannot be written does not lose the result, nor does a closed pipe the file.
-    let printed = crate::output::stdout().write_all(text.as_bytes());
-    if let Some(file) = &arguments.output {
-        write_result(file, || storage_advice::to_html(&advice), json)?;
-    }
+    let printed = print_and_write(
+        arguments.format.get(),
+        arguments.output.as_ref(),
+        || storage_advice::to_text(&advice),
+        || storage_advice::to_html(&advice),
+        || format!("{:#}\n", advice.to_json()),
+    )?;
     Ok(printed?)
 }
 

@@ -9,7 +9,7 @@ mod plan;
 mod record;
 
 use crate::args::{self, FormatArgs, TextOrJson};
-use crate::commands::report::{page_or_json, write_result};
+use crate::commands::report::{page_or_json, print_and_write};
 use crate::commands::store_model;
 use crate::commands::trace::InputArgs;
 use crate::output;
@@ -18,7 +18,6 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use larder_lab::model::StoreSpec;
 use larder_schema::balance::MoveLink;
-use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -137,16 +136,13 @@ fn reserve(text: &str) -> Result<f64, String> {
 pub(crate) fn run(arguments: &BalanceArgs) -> Result<()> {
     let recording = record::read(&arguments.records, &arguments.input)?;
     let balance = plan::plan(arguments, recording)?;
-    let json = || format!("{:#}\n", balance.to_json());
-    let text = match arguments.format.get() {
-        TextOrJson::Text => larder_report::balance::to_text(&balance),
-        TextOrJson::Json => json(),
-    };
-    // A file that cannot be written does not lose the result, nor does a closed pipe the file.
-    let printed = crate::output::stdout().write_all(text.as_bytes());
-    if let Some(file) = &arguments.output {
-        write_result(file, || larder_report::balance::to_html(&balance), json)?;
-    }
+    let printed = print_and_write(
+        arguments.format.get(),
+        arguments.output.as_ref(),
+        || larder_report::balance::to_text(&balance),
+        || larder_report::balance::to_html(&balance),
+        || format!("{:#}\n", balance.to_json()),
+    )?;
     if let Some(file) = &arguments.script {
         let script = larder_report::balance::to_script(&balance).with_context(|| {
             let reason = if balance.moves.is_empty() {

@@ -1,14 +1,13 @@
 //! `larder lab`: published experiments, repeated on modeled machines.
 
 use crate::args::{self, FormatArgs, TextOrJson};
-use crate::commands::report::{page_or_json, write_result};
+use crate::commands::report::{page_or_json, print_and_write};
 use crate::output_file::OutputFile;
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_lab::experiment::{fileload_1999, probe, raid_1999, swap};
 use larder_schema::experiment::Experiment;
-use std::io::Write;
 use std::num::NonZero;
 
 #[derive(Debug, Args)]
@@ -51,16 +50,13 @@ enum Name {
 
 pub(crate) fn run(arguments: &LabArgs) -> Result<()> {
     let experiment = repeat(arguments);
-    let json = || format!("{:#}\n", experiment.to_json());
-    let text = match arguments.format.get() {
-        TextOrJson::Text => larder_report::experiment::to_text(&experiment),
-        TextOrJson::Json => json(),
-    };
-    // A file that cannot be written does not lose the result, nor does a closed pipe the file.
-    let printed = crate::output::stdout().write_all(text.as_bytes());
-    if let Some(file) = &arguments.output {
-        write_result(file, || larder_report::experiment::to_html(&experiment), json)?;
-    }
+    let printed = print_and_write(
+        arguments.format.get(),
+        arguments.output.as_ref(),
+        || larder_report::experiment::to_text(&experiment),
+        || larder_report::experiment::to_html(&experiment),
+        || format!("{:#}\n", experiment.to_json()),
+    )?;
     Ok(printed?)
 }
 

@@ -1,6 +1,6 @@
 //! `larder report`: a recorded run, a watch or a log of Perfmon, for people and for other programs.
 
-use crate::args::FormatArgs;
+use crate::args::{FormatArgs, TextOrJson};
 use crate::output;
 use crate::output_file::OutputFile;
 use anyhow::{Context, Result, bail, ensure};
@@ -12,7 +12,7 @@ use larder_schema::perfmon::Summary;
 use larder_schema::run::Run;
 use larder_schema::watch::{self, Watch};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a record: ten million values of trials.
@@ -167,6 +167,26 @@ pub(crate) fn write_result(
         _ => json(),
     };
     output::write_atomically(file, &text)
+}
+
+/// Prints a result, and writes it into a file, if there is one. Returns the result of printing: a
+/// file that cannot be written does not lose the text, nor does a closed pipe the file.
+pub(crate) fn print_and_write(
+    format: TextOrJson,
+    file: Option<&OutputFile>,
+    text: impl FnOnce() -> String,
+    page: impl FnOnce() -> String,
+    json: impl Fn() -> String,
+) -> Result<io::Result<()>> {
+    let text = match format {
+        TextOrJson::Text => text(),
+        TextOrJson::Json => json(),
+    };
+    let printed = output::stdout().write_all(text.as_bytes());
+    if let Some(file) = file {
+        write_result(file, page, json)?;
+    }
+    Ok(printed)
 }
 
 pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {

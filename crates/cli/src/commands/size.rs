@@ -5,7 +5,7 @@
 
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
-use crate::commands::report::{page_or_json, write_result};
+use crate::commands::report::{page_or_json, print_and_write};
 use crate::commands::store_model;
 use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
 use crate::output_file::OutputFile;
@@ -20,7 +20,6 @@ use larder_report::escape;
 use larder_report::sizing::{SERVER_BYTES_MIN, SizedCache};
 use larder_schema::advice::SizingGoal;
 use larder_schema::sizing::Sizing;
-use std::io::Write;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -229,19 +228,13 @@ fn print(arguments: &SizeArgs, sizing: &Sizing, live: Option<&live::MachineMemor
         }
         format!("{json:#}\n")
     };
-    let text = match arguments.format.get() {
-        TextOrJson::Json => json(),
-        TextOrJson::Text => {
-            larder_report::sizing::to_text(sizing, cache)
-                + &live.map_or_else(String::new, live::MachineMemory::to_text)
-        }
+    let text = || {
+        larder_report::sizing::to_text(sizing, cache)
+            + &live.map_or_else(String::new, live::MachineMemory::to_text)
     };
-    let printed = crate::output::stdout().write_all(text.as_bytes());
-    // A closed pipe does not prevent writing the file, nor a failed write of the file printing the
-    // text.
-    if let Some(file) = &arguments.output {
-        write_result(file, || larder_report::sizing::to_html(sizing, cache), json)?;
-    }
+    let page = || larder_report::sizing::to_html(sizing, cache);
+    let (format, file) = (arguments.format.get(), arguments.output.as_ref());
+    let printed = print_and_write(format, file, text, page, json)?;
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(printed?)
 }

@@ -4,13 +4,12 @@
 //! twice; then the data of the traffic is written there. Small units leave more extents, and large
 //! ones more unused bytes at the ends of files.
 
-use super::TIE;
 use super::traffic::{DeviceRequest, Traffic, geometry, run_on};
 use crate::file_system::{AgedVolume, Ageing, FileMap};
 use crate::model::StoreModel;
 use crate::random::Random;
 use larder_core::units::as_f64;
-use larder_schema::storage_advice::UnitRow;
+use larder_schema::storage_advice::{TIE, UnitRow};
 
 /// The allocation units.
 pub const UNITS: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];

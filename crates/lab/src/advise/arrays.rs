@@ -1,11 +1,10 @@
 //! The choice of a RAID level and a chunk.
 
-use super::TIE;
 use super::traffic::{DeviceRequest, RunResult, Traffic, geometry, run_on};
 use crate::model::{ArrayLayout, ArrayLevel, ArrayStore, DeviceModel, StoreModel};
 use crate::steps::run_all;
 use larder_core::units::as_f64;
-use larder_schema::storage_advice::ArrayRow;
+use larder_schema::storage_advice::{ArrayRow, TIE};
 use std::num::NonZero;
 
 /// Chunks of arrays that have them.

@@ -1,5 +1,6 @@
 //! The requests to storage: those of a trace, or those of a cache in front of it.
 
+use crate::model::run_loop;
 use crate::sim::engine::{
     CacheSimulationError, CacheSimulationOptions, VolumeLengths, simulate_on,
 };
@@ -263,28 +264,16 @@ pub(super) struct RunResult {
 /// Runs requests in order on a store, at most `depth` of them in flight.
 pub(super) fn run_on(
     store: &mut dyn Store<NoFrames>,
-    requests: impl Iterator<Item = DeviceRequest>,
+    mut requests: impl Iterator<Item = DeviceRequest>,
     depth: usize,
 ) -> RunResult {
-    let frames = NoFrames::new(0);
-    let (mut requests, mut batch) = (requests.peekable(), Vec::new());
-    let (mut now, mut count, mut time) = (0, 0_u64, 0_u64);
-    while requests.peek().is_some() || store.in_flight() > 0 {
-        while store.in_flight() < depth
-            && let Some(DeviceRequest { kind, offset, len, .. }) = requests.next()
-        {
-            let segments = Vec::new();
-            let op = StoreOp { tag: count, kind, offset, len, segments, queued_at: now };
-            store.submit(now, &frames, op);
-        }
-        now = store.next_event().expect("operations are in flight").max(now);
-        store.reap(now, &frames, &mut batch);
-        count += batch.len() as u64;
-        time += batch.drain(..).map(|done| done.finished_at - done.started_at).sum::<u64>();
-    }
-    let seconds = as_f64(now.max(1)) / 1e9;
-    let (count, time) = (as_f64(count), as_f64(time));
-    RunResult { requests_per_s: count / seconds, mean_ns: time / count.max(1.0) }
+    let (mut count, mut time) = (0, 0);
+    let next = |_| requests.next().map(|request| (request.kind, request.offset, request.len));
+    let requests_per_s = run_loop(store, (depth, Nanos::MAX), next, |done| {
+        count += 1;
+        time += done.finished_at - done.started_at;
+    });
+    RunResult { requests_per_s, mean_ns: as_f64(time) / as_f64(count).max(1.0) }
 }
 
 /// Returns the geometry of a store of this many bytes, in whole MiB.
