@@ -27,6 +27,8 @@ pub struct Cpu {
     pub total: u64,
     /// Idle time, including the time in which a processor only waited for I/O.
     pub idle: u64,
+    /// Part of the idle time in which a task of the processor waited for I/O.
+    pub io_wait: u64,
     /// Time in which a task was runnable and the hypervisor ran another guest.
     pub steal: u64,
 }
@@ -44,10 +46,9 @@ impl Activity {
     /// Reads the counters. A counter that the kernel does not report is 0.
     #[must_use]
     pub fn now(disks: &[Disk]) -> Activity {
-        let stat = proc::read("/proc/stat").unwrap_or_default();
         let io = proc::read("/proc/self/io").unwrap_or_default();
         Activity {
-            cpu: cpu_of(&stat).unwrap_or_default(),
+            cpu: Cpu::now().unwrap_or_default(),
             disks: disk_bytes(disks, &disk_counters::with_partitions()),
             own: process_bytes(&io),
         }
@@ -57,13 +58,26 @@ impl Activity {
     #[must_use]
     pub fn since(&self, before: &Activity) -> Activity {
         Activity {
-            cpu: Cpu {
-                total: self.cpu.total.saturating_sub(before.cpu.total),
-                idle: self.cpu.idle.saturating_sub(before.cpu.idle),
-                steal: self.cpu.steal.saturating_sub(before.cpu.steal),
-            },
+            cpu: self.cpu.since(before.cpu),
             disks: self.disks.since(before.disks),
             own: self.own.since(before.own),
+        }
+    }
+}
+
+impl Cpu {
+    /// Reads the counters, or returns `None` if the kernel does not report them.
+    pub(crate) fn now() -> Option<Cpu> {
+        cpu_of(&proc::read("/proc/stat")?)
+    }
+
+    /// Returns the time since `before`.
+    pub(crate) fn since(self, before: Cpu) -> Cpu {
+        Cpu {
+            total: self.total.saturating_sub(before.total),
+            idle: self.idle.saturating_sub(before.idle),
+            io_wait: self.io_wait.saturating_sub(before.io_wait),
+            steal: self.steal.saturating_sub(before.steal),
         }
     }
 }
@@ -89,7 +103,8 @@ fn cpu_of(stat: &str) -> Option<Cpu> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let steal = *ticks.get(7)?;
-    Some(Cpu { total: ticks.iter().take(8).sum(), idle: ticks[3] + ticks[4], steal })
+    let (idle, io_wait) = (ticks[3] + ticks[4], ticks[4]);
+    Some(Cpu { total: ticks.iter().take(8).sum(), idle, io_wait, steal })
 }
 
 /// Returns the sum of the bytes of some disks.
@@ -121,7 +136,7 @@ mod tests {
     fn counters_are_taken_from_their_places() {
         let stat = "cpu  10 20 30 400 50 6 7 8 9 9\ncpu0 1 2 3 4 5 6 7 8 9 9\n";
         let cpu = cpu_of(stat).unwrap();
-        assert_eq!(cpu, Cpu { total: 531, idle: 450, steal: 8 });
+        assert_eq!(cpu, Cpu { total: 531, idle: 450, io_wait: 50, steal: 8 });
         assert_eq!(cpu_of("cpu 1 2 3\n"), None);
         let lines =
             [" 254       0 vda 100 2 16 4 5 6 32 8 0 1 2", " 254 1 vda1 1 1 1 1 1 1 1 1 0 1 1"];

@@ -34,6 +34,12 @@ pub struct ProcessIo {
     pub name: String,
     /// False if the process cannot be inspected now; its counters and memory are then 0.
     pub has_counters: bool,
+    /// Calls that read.
+    pub read_calls: u64,
+    /// Calls that write.
+    pub write_calls: u64,
+    /// Processor time in clock ticks, as in /proc/stat.
+    pub cpu_ticks: u64,
     /// Bytes returned by read calls, from the cache or from a disk; access through mappings does
     /// not count.
     pub asked_bytes: u64,
@@ -73,6 +79,7 @@ pub fn of(pid: u32) -> Option<ProcessIo> {
 struct Readings {
     /// `None` if the process has ended or may not be read.
     counters: Option<String>,
+    cpu_ticks: u64,
     private_bytes: u64,
 }
 
@@ -80,9 +87,11 @@ impl Readings {
     /// Returns the readings, and true if they are complete.
     fn of(pid: u32, deadline: Instant) -> (Readings, bool) {
         let counters = proc::read(format!("/proc/{pid}/io"));
+        let stat = proc::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let cpu_ticks = cpu_ticks(&stat).unwrap_or(0);
         let private_bytes = private_bytes(pid, deadline);
         let is_complete = private_bytes.is_ok();
-        (Readings { counters, private_bytes: private_bytes.unwrap_or(0) }, is_complete)
+        (Readings { counters, cpu_ticks, private_bytes: private_bytes.unwrap_or(0) }, is_complete)
     }
 }
 
@@ -92,8 +101,8 @@ fn process_io(
     readings: Result<Readings, Uninspectable>,
 ) -> Option<ProcessIo> {
     let has_counters = readings.is_ok();
-    let unknown = |_| Readings { counters: Some(String::new()), private_bytes: 0 };
-    let Readings { counters, private_bytes } = readings.unwrap_or_else(unknown);
+    let unknown = |_| Readings { counters: Some(String::new()), cpu_ticks: 0, private_bytes: 0 };
+    let Readings { counters, cpu_ticks, private_bytes } = readings.unwrap_or_else(unknown);
     let text = counters?;
     let count = |name| proc::field(&text, name).unwrap_or(0);
     Some(ProcessIo {
@@ -102,11 +111,23 @@ fn process_io(
         name: process_name::of(pid)?,
         has_counters,
         private_bytes,
+        cpu_ticks,
+        read_calls: count("syscr"),
+        write_calls: count("syscw"),
         asked_bytes: count("rchar"),
         given_bytes: count("wchar"),
         disk_read_bytes: count("read_bytes"),
         dirtied_bytes: count("write_bytes"),
     })
+}
+
+/// Returns user and system time from the text of /proc/PID/stat. The name, in parentheses, may have
+/// any characters.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let mut field = || fields.next()?.parse::<u64>().ok();
+    Some(field()? + field()?)
 }
 
 /// Returns the anonymous memory of a process, in bytes. Only a thread that has not ended tells it:
@@ -261,12 +282,21 @@ mod tests {
         assert!(after.asked_bytes - before.asked_bytes >= 1 << 20);
         assert!(after.given_bytes - before.given_bytes >= 1 << 20);
         assert!(after.private_bytes > 0 && !after.name.is_empty());
+        assert!(after.read_calls > before.read_calls && after.write_calls > before.write_calls);
+        assert!(after.cpu_ticks >= before.cpu_ticks);
         let open = open_files(100_000);
         assert!(!open.is_cut);
         let process = &open.files.get(file.path()).expect("it is open").process;
         assert!(process.ends_with(&format!("({})", std::process::id())), "{process}");
         let open = open_files(1);
         assert!(open.files.len() == 1 && open.is_cut);
+    }
+
+    #[test]
+    fn processor_time_is_found_behind_any_name() {
+        let stat = "7 (a) 1 2 (b) R 1 1 1 0 -1 4194560 100 0 0 0 30 12 5 6 20 0 1 0 99";
+        assert_eq!(cpu_ticks(stat), Some(42));
+        assert_eq!(cpu_ticks("7 (a"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! * `tasks`, `names`, `homes`: process of a thread, path of a file, device of a file.
 //! * `source`: source of the events; `kernel_probe`: lookups counted in the kernel.
 //! * `scope`: the watched part of the machine.
-//! * `readings`: disks and memory.
+//! * `readings`: disks and memory; `host_sampler`: counters of the host without tracing.
 //! * `missing`: information that is unavailable, and the way to obtain it.
 //!
 //! Invariants: without events the rest works and reports what is missing; the trace instance is
@@ -17,6 +17,7 @@ mod accounting;
 mod event;
 mod file_numbers;
 mod homes;
+mod host_sampler;
 mod kernel_probe;
 mod layers;
 mod lookup;
@@ -31,6 +32,7 @@ mod spans;
 mod tasks;
 
 pub use accounting::Reference;
+pub use host_sampler::HostSampler;
 pub use lookup::{FileId, ProcessId};
 pub use scope::WatchScope;
 pub use tasks::Process;
@@ -86,6 +88,8 @@ pub struct Options {
     pub references_only: bool,
     /// Use of BPF programs that count lookups in the kernel.
     pub bpf: Bpf,
+    /// True if the result has the counters of the whole host.
+    pub host_counters: bool,
 }
 
 /// Use of BPF programs that count lookups in the kernel, which slows watched processes far less.
@@ -102,8 +106,14 @@ pub enum Bpf {
 
 impl Default for Options {
     fn default() -> Self {
-        let wanted = WatchScope::Machine;
-        Options { wanted, buffer_kib: None, rows_max: 1000, references_only: false, bpf: Bpf::Auto }
+        Options {
+            wanted: WatchScope::Machine,
+            buffer_kib: None,
+            rows_max: 1000,
+            references_only: false,
+            bpf: Bpf::Auto,
+            host_counters: false,
+        }
     }
 }
 
@@ -135,6 +145,7 @@ struct Checkpoint {
 pub struct Watcher {
     options: Options,
     scope: Scope,
+    sampler: Option<HostSampler>,
     /// The watched cgroup, if its memory is accounted.
     group: Option<Group>,
     source: Option<Source>,
@@ -216,6 +227,7 @@ impl Watcher {
         let readings = CounterReadings::now(group.as_ref());
         let checkpoint = Checkpoint { time_ns: now_ns(), readings, ..Checkpoint::default() };
         Ok(Watcher {
+            sampler: options.host_counters.then(HostSampler::start),
             start: checkpoint.clone(),
             checkpoint,
             options,
@@ -371,6 +383,9 @@ impl Watcher {
     /// Ends an interval and starts the next one.
     pub fn interval(&mut self) -> &Interval {
         self.collect_counts();
+        if let Some(sampler) = &mut self.sampler {
+            sampler.step();
+        }
         // The next interval starts at this boundary, so that it includes events during the report.
         let now = self.new_checkpoint();
         let interval = self.between(&self.checkpoint, &now);
@@ -462,6 +477,9 @@ impl Watcher {
         }
         self.read(true, each)?;
         self.collect_counts();
+        if let Some(sampler) = &mut self.sampler {
+            sampler.step();
+        }
         self.find_remaining_names();
         Ok(())
     }
@@ -502,6 +520,7 @@ impl Watcher {
             layers,
             means: self.means().unwrap_or_default(),
             findings: Vec::new(),
+            host: self.sampler.as_ref().map(HostSampler::counters),
         }
     }
 }

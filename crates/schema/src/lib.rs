@@ -8,11 +8,13 @@
 
 pub mod advice;
 pub mod balance;
+pub mod bottleneck;
 pub mod compare;
 pub mod control;
 pub mod curve;
 pub mod experiment;
 pub mod format;
+pub mod host_counters;
 pub mod measured;
 pub mod model;
 pub mod perfmon;

@@ -11,6 +11,7 @@ mod rows;
 pub use counts::Counts;
 pub use rows::{WatchColumn, rows};
 
+use crate::host_counters::HostCounters;
 use serde::{Deserialize, Serialize};
 
 /// Schema name of the JSON form.
@@ -163,6 +164,9 @@ pub struct Watch {
     /// Findings of the rules.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// Counters of the whole host.
+    #[serde(default)]
+    pub host: Option<HostCounters>,
 }
 
 /// An error reading a result. The message can follow "cannot".

@@ -1,54 +1,49 @@
-//! `larder advise`: RAID level, chunk and allocation unit for the requests of a trace.
+//! `larder advise`: the bottleneck of a host; RAID level, chunk and allocation unit for the
+//! requests of a trace.
+
+mod arrays;
+mod host;
 
 use crate::args::{self, FormatArgs, TextOrJson};
-use crate::commands::report::{page_or_json, print_and_write};
+use crate::commands::report::{PerfmonArgs, page_or_json, print_and_write};
 use crate::commands::store_model;
-use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
+use crate::commands::trace::InputArgs;
 use crate::output_file::OutputFile;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Args;
-use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
-use larder_core::curve::choice::PolicyChoice;
-use larder_core::hint::Hint;
-use larder_core::mode::WriteMode;
-use larder_core::tunables::Tunables;
-use larder_host::memory;
-use larder_lab::advise::{
-    ArrayNeeds, SAMPLE, Traffic, TrafficError, advise_array, advise_unit, level_rule, unit_rule,
-};
-use larder_lab::model::{DeviceModel, StoreModel, StoreSpec};
-use larder_lab::sim::engine::{
-    CacheSimulationError, CacheSimulationOptions, Clients, Pace, VolumeLengths, frames_min,
-    frames_of,
-};
-use larder_report::{escape, storage_advice};
-use larder_schema::format;
-use larder_schema::storage_advice::{CacheEffect, StorageAdvice, UnitRow};
-use std::path::{Path, PathBuf};
+use larder_lab::advise::SAMPLE;
+use larder_lab::model::StoreSpec;
+use larder_report::{bottleneck, storage_advice};
+use std::path::PathBuf;
 
-/// Maximum number of files whose lengths are read.
-const FILES_MAX: usize = 1_000_000;
-/// Tables of a simulated cache, bytes for each frame.
-const TABLES_PER_FRAME: u64 = METADATA_BYTES_PER_FRAME as u64;
 /// Minimum number of requests for a choice.
 const REQUESTS_MIN: usize = 1_000;
-/// Seed of the aged file systems.
-const SEED: u64 = 1;
 
 #[derive(Debug, Args)]
-#[command(override_usage = "larder advise [OPTIONS] TRACE | --sample")]
+#[command(override_usage = "larder advise [OPTIONS] FILE | --live | --sample")]
 pub(crate) struct AdviseArgs {
-    /// Trace of the requests.
-    #[arg(value_name = "TRACE", required_unless_present = "sample")]
-    trace: Option<PathBuf>,
+    /// Trace, for an array; or counters, for the bottleneck.
+    ///
+    /// Counters are the JSON of larder watch, a log of Perfmon, or the output of iostat or sar as
+    /// text or JSON.
+    #[arg(value_name = "FILE", required_unless_present_any = ["sample", "live"])]
+    file: Option<PathBuf>,
+
+    /// Find the bottleneck of this machine now.
+    #[arg(long, conflicts_with_all = ["file", "sample"])]
+    live: bool,
+
+    /// Duration of --live [default: 10s].
+    #[arg(long = "for", value_name = "TIME", value_parser = args::time, requires = "live")]
+    time: Option<u64>,
 
     /// Use the built-in sample trace; see larder size.
-    #[arg(long, conflicts_with = "trace")]
+    #[arg(long, conflicts_with = "file")]
     sample: bool,
 
-    /// Model of a disk (larder model list).
-    #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk")]
-    disk: StoreSpec,
+    /// Model of a disk (larder model list) [default: disk; for counters: the kind of each disk].
+    #[arg(long, value_name = "MODEL", value_parser = store_model::parse)]
+    disk: Option<StoreSpec>,
 
     /// Number of disks.
     #[arg(long, value_name = "NUMBER", default_value_t = 4,
@@ -104,6 +99,9 @@ pub(crate) struct AdviseArgs {
 
     #[command(flatten)]
     input: InputArgs,
+
+    #[command(flatten)]
+    perfmon: PerfmonArgs,
 }
 
 fn requests(text: &str) -> Result<usize, String> {
@@ -118,171 +116,24 @@ fn price(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &AdviseArgs) -> Result<()> {
-    let advice = advise(arguments)?;
-    let printed = print_and_write(
-        arguments.format.get(),
-        arguments.output.as_ref(),
-        || storage_advice::to_text(&advice),
-        || storage_advice::to_html(&advice),
-        || format!("{:#}\n", advice.to_json()),
-    )?;
+    let (format, output) = (arguments.format.get(), arguments.output.as_ref());
+    let printed = if let Some(found) = host::bottleneck(arguments)? {
+        print_and_write(
+            format,
+            output,
+            || bottleneck::to_text(&found),
+            || bottleneck::to_html(&found),
+            || format!("{:#}\n", found.to_json()),
+        )?
+    } else {
+        let advice = arrays::advise(arguments)?;
+        print_and_write(
+            format,
+            output,
+            || storage_advice::to_text(&advice),
+            || storage_advice::to_html(&advice),
+            || format!("{:#}\n", advice.to_json()),
+        )?
+    };
     Ok(printed?)
-}
-
-fn advise(arguments: &AdviseArgs) -> Result<StorageAdvice> {
-    let StoreModel::Device(disk) = store_model::of(&arguments.disk)? else {
-        anyhow::bail!("advise on disks: --disk is no device; choose one of larder model list");
-    };
-    let sizes = arguments.files.as_deref().map(file_sizes).transpose()?;
-    let (traffic, cache) = traffic(arguments, disk)?;
-    let requests = traffic.sample(arguments.requests);
-    let (depth, failures) = (usize::from(arguments.depth), u32::from(arguments.failures));
-    let needs = ArrayNeeds {
-        disk,
-        disks: arguments.disks.into(),
-        failures,
-        bytes: arguments.space.unwrap_or(0),
-        price: arguments.price,
-        depth,
-    };
-    let (arrays, advised_array) = advise_array(&traffic, &requests, &needs, args::cores());
-    let summary = traffic.summary();
-    let advised = advised_array.map(|index| &arrays[index]);
-    let (units, advised_unit) = match (advised, sizes) {
-        (Some(row), Some(sizes)) => {
-            let model =
-                store_model::of(&store_model::parse(&row.model).map_err(anyhow::Error::msg)?)?;
-            advise_unit(&traffic, &requests, (&model, row.usable_bytes, depth), &sizes, SEED)
-        }
-        _ => (Vec::<UnitRow>::new(), 0),
-    };
-    let of_level = level_rule(&summary, &arrays, advised_array);
-    let of_unit = unit_rule(&summary, &units, advised_unit);
-    let name = arguments.trace.as_deref();
-    Ok(StorageAdvice {
-        subject: name.map_or_else(|| SAMPLE_NAME.into(), |path| escape::path(path).into_owned()),
-        traffic: summary,
-        cache,
-        disk: StoreModel::Device(disk).name().into_owned(),
-        disks: needs.disks,
-        failures,
-        needed_bytes: needs.bytes.max(summary.bytes),
-        depth,
-        sampled_requests: requests.len() as u64,
-        arrays,
-        advised_array,
-        rules: of_level.into_iter().chain(of_unit).collect(),
-        units,
-        advised_unit,
-    })
-}
-
-/// Returns the requests that reach the disks, and the effect of the cache, if there is one.
-fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option<CacheEffect>)> {
-    let path = arguments.trace.as_deref();
-    ensure!(
-        path != Some(Path::new("-")),
-        "advise on standard input: a trace is read twice, so it must be a file"
-    );
-    let options = arguments.input.options();
-    let open = || open_trace(path, &options);
-    let lengths = VolumeLengths::of(&mut *open()?)?;
-    let Some(memory_bytes) = arguments.cache else {
-        return Ok((Traffic::of_trace(&mut *open()?, &lengths)?, None));
-    };
-    let all = Traffic::of_trace(&mut *open()?, &lengths)?.requests().len() as u64;
-    let clients = Clients { number: 1, depth: arguments.depth.into() };
-    let minimum = frames_min(clients, 1) << 12;
-    ensure!(
-        memory_bytes >= minimum,
-        "simulate a cache of {}: the minimum is {}; choose a larger --cache",
-        format::bytes(memory_bytes),
-        format::bytes(minimum)
-    );
-    // The larger one of the two that are simulated.
-    let tables = u64::from(frames_of(memory_bytes)).saturating_mul(2 * TABLES_PER_FRAME);
-    let available = memory::available_bytes().unwrap_or(u64::MAX);
-    ensure!(
-        tables <= available / 2,
-        "simulate a cache of twice {}: its tables take {} of memory, and half of what is available \
-         is {}; use a smaller --cache",
-        format::bytes(memory_bytes),
-        format::bytes(tables),
-        format::bytes(available / 2)
-    );
-    let behind = |bytes: u64| -> Result<Traffic, TrafficError> {
-        let frames = frames_of(bytes);
-        let cache = CacheSimulationOptions {
-            frames,
-            shards: shards_for(frames, args::cores().get()),
-            page_blocks: 1,
-            policy: PolicyChoice::default(),
-            write_mode: WriteMode::Back,
-            store: StoreModel::Device(disk),
-            clients,
-            pace: Pace::CLOSED,
-            wake: 0,
-            reply: 0,
-            hint: Hint::default(),
-            tunables: Tunables::default(),
-            page_cache: None,
-        };
-        let mut source = open().map_err(CacheSimulationError::from)?;
-        Traffic::behind_cache(&mut *source, &lengths, &cache)
-    };
-    let traffic = behind(memory_bytes)?;
-    let behind_twice = match behind(memory_bytes.saturating_mul(2)) {
-        Ok(twice) => twice.requests().len() as u64,
-        Err(TrafficError::Empty) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    let effect = CacheEffect {
-        memory_bytes,
-        requests: all,
-        behind: traffic.requests().len() as u64,
-        behind_twice,
-    };
-    Ok((traffic, Some(effect)))
-}
-
-/// Returns the lengths of the files below a directory that have bytes.
-fn file_sizes(directory: &Path) -> Result<Vec<u64>> {
-    let name = escape::path(directory);
-    let (mut sizes, mut directories) = (Vec::new(), vec![directory.to_owned()]);
-    let mut unreadable = 0;
-    while let Some(below) = directories.pop() {
-        let entries = match std::fs::read_dir(&below) {
-            Ok(entries) => entries,
-            Err(error) if below == directory => {
-                return Err(error).with_context(|| format!("list {name}"));
-            }
-            // Such as lost+found, for other users than root.
-            Err(_) => {
-                unreadable += 1;
-                continue;
-            }
-        };
-        for entry in entries {
-            let entry = entry.with_context(|| format!("list {}", escape::path(&below)))?;
-            // Of the entry itself: a link is not followed.
-            let Ok(metadata) = entry.metadata() else { continue };
-            if metadata.is_dir() {
-                directories.push(entry.path());
-            } else if metadata.is_file() && metadata.len() > 0 {
-                sizes.push(metadata.len());
-            }
-        }
-        if sizes.len() >= FILES_MAX {
-            break;
-        }
-    }
-    if unreadable > 0 {
-        let count = format::counted(unreadable, "directory");
-        eprintln!("larder: note: {count} below {name} could not be read, and is not counted");
-    }
-    if sizes.len() >= FILES_MAX && !directories.is_empty() {
-        eprintln!("larder: note: only the first {FILES_MAX} files below {name} are counted");
-    }
-    ensure!(!sizes.is_empty(), "read the lengths of files in {name}: it has no file with data");
-    Ok(sizes)
 }

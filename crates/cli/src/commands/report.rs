@@ -16,7 +16,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a record: ten million values of trials.
-const RECORD_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -36,17 +36,24 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 
+    #[command(flatten)]
+    perfmon: PerfmonArgs,
+}
+
+/// Interpretation of a log of Perfmon.
+#[derive(Debug, Args)]
+pub(crate) struct PerfmonArgs {
     /// Names of counters of a log of Perfmon.
     ///
     /// Names of counters on the machine of the log, if larder does not know them: the value Counter
     /// in its registry for its language (docs/perfmon.md).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     names: Option<PathBuf>,
 
     /// Decimal separator of a log of Perfmon: point, comma.
     ///
     /// Only if the log itself does not show it.
-    #[arg(long, value_name = "SIGN", hide_possible_values = true)]
+    #[arg(long, value_name = "SIGN", hide_possible_values = true, hide_short_help = true)]
     decimal: Option<DecimalSeparator>,
 }
 
@@ -194,8 +201,8 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
     let context = || format!("read {}", arguments.file.display());
     let mut file = open_text(&arguments.file)?;
     let text = if perfmon::is_log(file.fill_buf().with_context(context)?) {
-        format.write_log(&log(file, arguments)?)
-    } else if arguments.names.is_some() || arguments.decimal.is_some() {
+        format.write_log(&log(&arguments.file, file, &arguments.perfmon)?)
+    } else if arguments.perfmon.names.is_some() || arguments.perfmon.decimal.is_some() {
         bail!("{}: --names and --decimal need a log of Perfmon, which it is not", context());
     } else {
         let begin = file.fill_buf().with_context(context)?.trim_ascii_start();
@@ -219,11 +226,11 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
 }
 
 /// Reads a log of Perfmon.
-fn log(log: impl BufRead, arguments: &ReportArgs) -> Result<Summary> {
+pub(crate) fn log(file: &Path, log: impl BufRead, arguments: &PerfmonArgs) -> Result<Summary> {
     let names = match &arguments.names {
-        Some(file) => {
-            let context = || format!("read {}", file.display());
-            let names = Names::read(open_text(file)?).with_context(context)?;
+        Some(list) => {
+            let context = || format!("read {}", list.display());
+            let names = Names::read(open_text(list)?).with_context(context)?;
             let is_none = || format!("{}: it does not list numbers and names in turn", context());
             Some(names.with_context(is_none)?)
         }
@@ -234,7 +241,7 @@ fn log(log: impl BufRead, arguments: &ReportArgs) -> Result<Summary> {
         DecimalSeparator::Comma => Decimal::Comma,
     });
     let options = Options { names: names.as_ref(), decimal };
-    perfmon::read(log, &options).with_context(|| format!("read {}", arguments.file.display()))
+    perfmon::read(log, &options).with_context(|| format!("read {}", file.display()))
 }
 
 fn open_text(file: &Path) -> Result<BufReader<File>> {

@@ -143,6 +143,7 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
         buffer_kib: arguments.buffer.map(|bytes| bytes.div_ceil(1024)),
         rows_max: arguments.rows.unwrap_or(0).max(ROWS_MIN),
         bpf: arguments.bpf,
+        host_counters: true,
         ..Options::default()
     };
     let mut watcher = Watcher::start(options)?;

@@ -30,6 +30,11 @@ impl CounterReadings {
         }
     }
 
+    /// Returns the text of /proc/vmstat.
+    pub(crate) fn vmstat(&self) -> &str {
+        &self.vmstat
+    }
+
     /// Returns the disks that were active since `before`.
     pub(crate) fn disks_since(&self, before: &CounterReadings) -> Vec<Disk> {
         let pairs = self.disks.iter().filter_map(|(dev, now)| {

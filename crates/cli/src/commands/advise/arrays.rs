@@ -1,0 +1,191 @@
+//! RAID level, chunk and allocation unit for the requests of a trace.
+
+use super::AdviseArgs;
+use crate::args;
+use crate::commands::store_model;
+use crate::commands::trace::{SAMPLE_NAME, open_trace};
+use anyhow::{Context, Result, ensure};
+use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
+use larder_core::curve::choice::PolicyChoice;
+use larder_core::hint::Hint;
+use larder_core::mode::WriteMode;
+use larder_core::tunables::Tunables;
+use larder_host::memory;
+use larder_lab::advise::{
+    ArrayNeeds, Traffic, TrafficError, advise_array, advise_unit, level_rule, unit_rule,
+};
+use larder_lab::model::{DeviceModel, StoreModel, StoreSpec};
+use larder_lab::sim::engine::{
+    CacheSimulationError, CacheSimulationOptions, Clients, Pace, VolumeLengths, frames_min,
+    frames_of,
+};
+use larder_report::escape;
+use larder_schema::format;
+use larder_schema::storage_advice::{CacheEffect, StorageAdvice, UnitRow};
+use std::path::Path;
+
+/// Maximum number of files whose lengths are read.
+const FILES_MAX: usize = 1_000_000;
+/// Tables of a simulated cache, bytes for each frame.
+const TABLES_PER_FRAME: u64 = METADATA_BYTES_PER_FRAME as u64;
+/// Seed of the aged file systems.
+const SEED: u64 = 1;
+
+pub(super) fn advise(arguments: &AdviseArgs) -> Result<StorageAdvice> {
+    let disk = arguments.disk.clone().unwrap_or(StoreSpec::Model(StoreModel::DISK));
+    let StoreModel::Device(disk) = store_model::of(&disk)? else {
+        anyhow::bail!("advise on disks: --disk is no device; choose one of larder model list");
+    };
+    let sizes = arguments.files.as_deref().map(file_sizes).transpose()?;
+    let (traffic, cache) = traffic(arguments, disk)?;
+    let requests = traffic.sample(arguments.requests);
+    let (depth, failures) = (usize::from(arguments.depth), u32::from(arguments.failures));
+    let needs = ArrayNeeds {
+        disk,
+        disks: arguments.disks.into(),
+        failures,
+        bytes: arguments.space.unwrap_or(0),
+        price: arguments.price,
+        depth,
+    };
+    let (arrays, advised_array) = advise_array(&traffic, &requests, &needs, args::cores());
+    let summary = traffic.summary();
+    let advised = advised_array.map(|index| &arrays[index]);
+    let (units, advised_unit) = match (advised, sizes) {
+        (Some(row), Some(sizes)) => {
+            let model =
+                store_model::of(&store_model::parse(&row.model).map_err(anyhow::Error::msg)?)?;
+            advise_unit(&traffic, &requests, (&model, row.usable_bytes, depth), &sizes, SEED)
+        }
+        _ => (Vec::<UnitRow>::new(), 0),
+    };
+    let of_level = level_rule(&summary, &arrays, advised_array);
+    let of_unit = unit_rule(&summary, &units, advised_unit);
+    let name = arguments.file.as_deref();
+    Ok(StorageAdvice {
+        subject: name.map_or_else(|| SAMPLE_NAME.into(), |path| escape::path(path).into_owned()),
+        traffic: summary,
+        cache,
+        disk: StoreModel::Device(disk).name().into_owned(),
+        disks: needs.disks,
+        failures,
+        needed_bytes: needs.bytes.max(summary.bytes),
+        depth,
+        sampled_requests: requests.len() as u64,
+        arrays,
+        advised_array,
+        rules: of_level.into_iter().chain(of_unit).collect(),
+        units,
+        advised_unit,
+    })
+}
+
+/// Returns the requests that reach the disks, and the effect of the cache, if there is one.
+fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option<CacheEffect>)> {
+    let path = arguments.file.as_deref();
+    ensure!(
+        path != Some(Path::new("-")),
+        "advise on standard input: a trace is read twice, so it must be a file"
+    );
+    let options = arguments.input.options();
+    let open = || open_trace(path, &options);
+    let lengths = VolumeLengths::of(&mut *open()?)?;
+    let Some(memory_bytes) = arguments.cache else {
+        return Ok((Traffic::of_trace(&mut *open()?, &lengths)?, None));
+    };
+    let all = Traffic::of_trace(&mut *open()?, &lengths)?.requests().len() as u64;
+    let clients = Clients { number: 1, depth: arguments.depth.into() };
+    let minimum = frames_min(clients, 1) << 12;
+    ensure!(
+        memory_bytes >= minimum,
+        "simulate a cache of {}: the minimum is {}; choose a larger --cache",
+        format::bytes(memory_bytes),
+        format::bytes(minimum)
+    );
+    // The larger one of the two that are simulated.
+    let tables = u64::from(frames_of(memory_bytes)).saturating_mul(2 * TABLES_PER_FRAME);
+    let available = memory::available_bytes().unwrap_or(u64::MAX);
+    ensure!(
+        tables <= available / 2,
+        "simulate a cache of twice {}: its tables take {} of memory, and half of what is available \
+         is {}; use a smaller --cache",
+        format::bytes(memory_bytes),
+        format::bytes(tables),
+        format::bytes(available / 2)
+    );
+    let behind = |bytes: u64| -> Result<Traffic, TrafficError> {
+        let frames = frames_of(bytes);
+        let cache = CacheSimulationOptions {
+            frames,
+            shards: shards_for(frames, args::cores().get()),
+            page_blocks: 1,
+            policy: PolicyChoice::default(),
+            write_mode: WriteMode::Back,
+            store: StoreModel::Device(disk),
+            clients,
+            pace: Pace::CLOSED,
+            wake: 0,
+            reply: 0,
+            hint: Hint::default(),
+            tunables: Tunables::default(),
+            page_cache: None,
+        };
+        let mut source = open().map_err(CacheSimulationError::from)?;
+        Traffic::behind_cache(&mut *source, &lengths, &cache)
+    };
+    let traffic = behind(memory_bytes)?;
+    let behind_twice = match behind(memory_bytes.saturating_mul(2)) {
+        Ok(twice) => twice.requests().len() as u64,
+        Err(TrafficError::Empty) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    let effect = CacheEffect {
+        memory_bytes,
+        requests: all,
+        behind: traffic.requests().len() as u64,
+        behind_twice,
+    };
+    Ok((traffic, Some(effect)))
+}
+
+/// Returns the lengths of the files below a directory that have bytes.
+fn file_sizes(directory: &Path) -> Result<Vec<u64>> {
+    let name = escape::path(directory);
+    let (mut sizes, mut directories) = (Vec::new(), vec![directory.to_owned()]);
+    let mut unreadable = 0;
+    while let Some(below) = directories.pop() {
+        let entries = match std::fs::read_dir(&below) {
+            Ok(entries) => entries,
+            Err(error) if below == directory => {
+                return Err(error).with_context(|| format!("list {name}"));
+            }
+            // Such as lost+found, for other users than root.
+            Err(_) => {
+                unreadable += 1;
+                continue;
+            }
+        };
+        for entry in entries {
+            let entry = entry.with_context(|| format!("list {}", escape::path(&below)))?;
+            // Of the entry itself: a link is not followed.
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                directories.push(entry.path());
+            } else if metadata.is_file() && metadata.len() > 0 {
+                sizes.push(metadata.len());
+            }
+        }
+        if sizes.len() >= FILES_MAX {
+            break;
+        }
+    }
+    if unreadable > 0 {
+        let count = format::counted(unreadable, "directory");
+        eprintln!("larder: note: {count} below {name} could not be read, and is not counted");
+    }
+    if sizes.len() >= FILES_MAX && !directories.is_empty() {
+        eprintln!("larder: note: only the first {FILES_MAX} files below {name} are counted");
+    }
+    ensure!(!sizes.is_empty(), "read the lengths of files in {name}: it has no file with data");
+    Ok(sizes)
+}

@@ -1,0 +1,348 @@
+//! Counters of the host from procfs and sysfs, without tracing.
+//!
+//! Invariant: a counter is the difference between two readings; one that went backwards is 0.
+
+use super::readings::CounterReadings;
+use crate::activity::Cpu;
+use crate::processes::{self, ProcessIo};
+use crate::{proc, residency};
+use larder_schema::host_counters::{HostCounters, HostCpu, HostDisk, HostMemory, HostProcess};
+use larder_schema::watch::Disk;
+use larder_schema::{as_f64, share};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// Maximum number of processes in a result.
+const PROCESSES_MAX: usize = 100;
+/// Minimum length of a sample for its maxima, seconds: the kernel counts milliseconds.
+const SAMPLE_MIN_S: f64 = 0.1;
+
+/// Samples the counters of the host.
+///
+/// [`HostSampler::step`] takes a sample; the maxima of the result are those of samples, everything
+/// else is the difference between begin and end.
+#[derive(Debug)]
+pub struct HostSampler {
+    begin: Moment,
+    last: Moment,
+    samples: u64,
+    processes: Vec<ProcessIo>,
+    disks_max: BTreeMap<String, DiskMaxima>,
+    cache: CacheSizes,
+}
+
+/// All counters at one time, except those of processes.
+#[derive(Debug)]
+struct Moment {
+    at: Instant,
+    cpu: Option<Cpu>,
+    counters: CounterReadings,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct DiskMaxima {
+    busy: f64,
+    queue: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct CacheSizes {
+    first: Option<f64>,
+    last: Option<f64>,
+    max: Option<f64>,
+    available_min: Option<f64>,
+    paging_file_use: Option<f64>,
+    paging_file_use_max: Option<f64>,
+}
+
+impl CacheSizes {
+    fn add(&mut self) {
+        let meminfo = proc::meminfo();
+        let cache = crate::memory::cache_bytes(&meminfo).map(as_f64);
+        self.first = self.first.or(cache);
+        self.last = cache;
+        self.max = larger(self.max, cache);
+        let available = meminfo("MemAvailable").map(as_f64);
+        self.available_min = match (self.available_min, available) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let total = meminfo("SwapTotal").filter(|total| *total > 0);
+        let used = |total: u64| share(total.saturating_sub(meminfo("SwapFree")?), total);
+        self.paging_file_use = total.and_then(used);
+        self.paging_file_use_max = larger(self.paging_file_use_max, self.paging_file_use);
+    }
+}
+
+fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Moment {
+    fn now() -> Moment {
+        Moment { at: Instant::now(), cpu: Cpu::now(), counters: CounterReadings::now(None) }
+    }
+}
+
+impl HostSampler {
+    /// Starts.
+    #[must_use]
+    pub fn start() -> HostSampler {
+        let processes = processes::all();
+        let mut cache = CacheSizes::default();
+        cache.add();
+        HostSampler {
+            begin: Moment::now(),
+            last: Moment::now(),
+            samples: 0,
+            processes,
+            disks_max: BTreeMap::new(),
+            cache,
+        }
+    }
+
+    /// Takes a sample. One that is shorter than a tenth of a second has no maxima.
+    pub fn step(&mut self) {
+        let now = Moment::now();
+        let seconds = now.at.duration_since(self.last.at).as_secs_f64();
+        if seconds < SAMPLE_MIN_S {
+            return;
+        }
+        for disk in now.counters.disks_since(&self.last.counters) {
+            let max = self.disks_max.entry(disk.name.clone()).or_default();
+            max.busy = max.busy.max((as_f64(disk.busy_ms) / 1000.0 / seconds).min(1.0));
+            max.queue = max.queue.max(as_f64(disk.queue_ms) / 1000.0 / seconds);
+        }
+        self.cache.add();
+        self.samples += 1;
+        self.last = now;
+    }
+
+    /// Returns the counters from the start to the last sample; those of processes until now.
+    #[must_use]
+    pub fn counters(&self) -> HostCounters {
+        let (begin, last) = (&self.begin, &self.last);
+        let seconds = last.at.duration_since(begin.at).as_secs_f64().max(1e-3);
+        let ticks = last.cpu.zip(begin.cpu).map(|(now, before)| now.since(before));
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let processors = u32::try_from(processors).unwrap_or(u32::MAX);
+        // Ticks of one processor.
+        let each = ticks.map(|it| as_f64(it.total) / f64::from(processors));
+        let (processes, ended) = self.processes(seconds, each);
+        let mut notes = Vec::new();
+        if ended > 0 {
+            notes.push(format!("Processes that ended meanwhile are left out: {ended}."));
+        }
+        HostCounters {
+            source: "/proc".to_owned(),
+            host: String::new(),
+            seconds: Some(seconds),
+            samples: self.samples,
+            processors: Some(processors),
+            cpu: ticks.map_or_else(HostCpu::default, |it| HostCpu {
+                busy: share(it.total.saturating_sub(it.idle), it.total),
+                io_wait: share(it.io_wait, it.total),
+            }),
+            disks: self.disks(seconds),
+            uncounted_disks: Vec::new(),
+            memory: self.memory(seconds),
+            processes,
+            notes,
+        }
+    }
+
+    fn disks(&self, seconds: f64) -> Vec<HostDisk> {
+        let disks = self.last.counters.disks_since(&self.begin.counters);
+        let is_whole = |disk: &Disk| Path::new("/sys/block").join(&disk.name).exists();
+        let disk = |disk: Disk| {
+            let max = self.disks_max.get(&disk.name).copied().unwrap_or_default();
+            let rotational = format!("/sys/block/{}/queue/rotational", disk.name);
+            HostDisk {
+                is_rotational: proc::read(rotational).map(|text| text == "1"),
+                busy_max: Some(max.busy),
+                queue_max: Some(max.queue),
+                ..host_disk(&disk, seconds)
+            }
+        };
+        let mut disks: Vec<HostDisk> = disks.into_iter().filter(is_whole).map(disk).collect();
+        disks.sort_by(|a, b| b.queue.unwrap_or(0.0).total_cmp(&a.queue.unwrap_or(0.0)));
+        disks
+    }
+
+    fn memory(&self, seconds: f64) -> HostMemory {
+        let since = |name| {
+            let count = |moment: &Moment| proc::counter(moment.counters.vmstat(), name);
+            as_f64(count(&self.last).saturating_sub(count(&self.begin))) / seconds
+        };
+        let page_bytes = as_f64(residency::page_bytes());
+        let memory = self.last.counters.memory_since(&self.begin.counters);
+        HostMemory {
+            available_min_bytes: self.cache.available_min,
+            cache_first_bytes: self.cache.first,
+            cache_last_bytes: self.cache.last,
+            cache_max_bytes: self.cache.max,
+            paging_file_use: self.cache.paging_file_use,
+            paging_file_use_max: self.cache.paging_file_use_max,
+            pages_per_s: Some(since("pswpin") + since("pswpout")),
+            lazy_flushes_per_s: None,
+            lazy_pages_per_s: Some(since("nr_written")),
+            reread_bytes_per_s: Some(as_f64(memory.refault_pages) * page_bytes / seconds),
+            hit_ratio: None,
+            misses_per_s: None,
+            io_pressure: memory.io_pressure,
+            memory_pressure: memory.memory_pressure,
+        }
+    }
+
+    /// Returns the processes with the most I/O, and the number of those that have ended.
+    fn processes(&self, seconds: f64, ticks: Option<f64>) -> (Vec<HostProcess>, usize) {
+        let now = processes::all();
+        let (mut found, mut ended) = (Vec::new(), 0);
+        for before in &self.processes {
+            let same = now.iter().find(|it| it.pid == before.pid && it.identity == before.identity);
+            let Some(after) = same else {
+                ended += 1;
+                continue;
+            };
+            found.push(host_process(before, after, seconds, ticks));
+        }
+        let known = |it: &&ProcessIo| self.processes.iter().any(|old| old.identity == it.identity);
+        for new in now.iter().filter(|it| !known(it)) {
+            found.push(host_process(&without_counts(new), new, seconds, ticks));
+        }
+        let weight = |it: &HostProcess| {
+            let disk =
+                it.disk_read_bytes_per_s.unwrap_or(0.0) + it.disk_write_bytes_per_s.unwrap_or(0.0);
+            (disk, it.data_bytes_per_s().unwrap_or(0.0) + it.cpu.unwrap_or(0.0))
+        };
+        found.retain(|it| weight(it) != (0.0, 0.0));
+        found.sort_by(|a, b| weight(b).partial_cmp(&weight(a)).expect("numbers"));
+        // A process that only computes may come last.
+        let busiest = found
+            .iter()
+            .enumerate()
+            .max_by(|a, b| a.1.cpu.unwrap_or(0.0).total_cmp(&b.1.cpu.unwrap_or(0.0)))
+            .map(|(index, _)| index);
+        if let Some(index) = busiest.filter(|index| *index >= PROCESSES_MAX) {
+            found.swap(index, PROCESSES_MAX - 1);
+        }
+        found.truncate(PROCESSES_MAX);
+        (found, ended)
+    }
+}
+
+/// Returns a process as it was before its first operation.
+fn without_counts(process: &ProcessIo) -> ProcessIo {
+    ProcessIo {
+        read_calls: 0,
+        write_calls: 0,
+        cpu_ticks: 0,
+        asked_bytes: 0,
+        given_bytes: 0,
+        disk_read_bytes: 0,
+        dirtied_bytes: 0,
+        private_bytes: 0,
+        ..process.clone()
+    }
+}
+
+fn host_process(
+    before: &ProcessIo,
+    after: &ProcessIo,
+    seconds: f64,
+    ticks: Option<f64>,
+) -> HostProcess {
+    let has_counters = before.has_counters && after.has_counters;
+    let rate = |count: fn(&ProcessIo) -> u64| {
+        has_counters.then(|| as_f64(count(after).saturating_sub(count(before))) / seconds)
+    };
+    let cpu_ticks = as_f64(after.cpu_ticks.saturating_sub(before.cpu_ticks));
+    let ticks = ticks.filter(|ticks| has_counters && *ticks > 0.0);
+    HostProcess {
+        process: after.name.clone(),
+        pid: Some(after.pid),
+        cpu: ticks.map(|ticks| cpu_ticks / ticks),
+        reads_per_s: rate(|it| it.read_calls),
+        writes_per_s: rate(|it| it.write_calls),
+        others_per_s: None,
+        read_bytes_per_s: rate(|it| it.asked_bytes),
+        write_bytes_per_s: rate(|it| it.given_bytes),
+        disk_read_bytes_per_s: rate(|it| it.disk_read_bytes),
+        disk_write_bytes_per_s: rate(|it| it.dirtied_bytes),
+        private_bytes: has_counters.then(|| as_f64(after.private_bytes)),
+        private_growth_bytes: has_counters
+            .then(|| as_f64(after.private_bytes) - as_f64(before.private_bytes)),
+    }
+}
+
+/// Returns the activity of a disk in some seconds.
+fn host_disk(disk: &Disk, seconds: f64) -> HostDisk {
+    let rate = |count: u64| Some(as_f64(count) / seconds);
+    let each = |sum: f64, count: u64| (count > 0).then(|| sum / as_f64(count));
+    let of_time = |ms: u64| as_f64(ms) / 1000.0;
+    HostDisk {
+        disk: disk.name.clone(),
+        is_rotational: None,
+        reads_per_s: rate(disk.reads),
+        writes_per_s: rate(disk.writes),
+        transfers_per_s: None,
+        read_bytes_per_s: rate(disk.read_bytes()),
+        write_bytes_per_s: rate(disk.write_bytes()),
+        seconds_per_read: each(of_time(disk.read_ms), disk.reads),
+        seconds_per_write: each(of_time(disk.write_ms), disk.writes),
+        seconds_per_transfer: None,
+        read_time: Some(of_time(disk.read_ms) / seconds),
+        write_time: Some(of_time(disk.write_ms) / seconds),
+        busy: Some((of_time(disk.busy_ms) / seconds).min(1.0)),
+        busy_max: None,
+        queue: Some(of_time(disk.queue_ms) / seconds),
+        queue_max: None,
+        splits_per_s: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::time::Duration;
+
+    #[test]
+    fn a_disk_has_the_measures_of_perfmon() {
+        let disk = Disk {
+            name: "a".to_owned(),
+            reads: 40,
+            read_sectors: 320,
+            read_ms: 800,
+            busy_ms: 600,
+            queue_ms: 800,
+            ..Disk::default()
+        };
+        let found = host_disk(&disk, 2.0);
+        assert_eq!((found.reads_per_s, found.writes_per_s), (Some(20.0), Some(0.0)));
+        assert_eq!((found.bytes_per_read(), found.bytes_per_write()), (Some(4096.0), None));
+        assert_eq!((found.seconds_per_read, found.read_time), (Some(0.02), Some(0.4)));
+        assert_eq!((found.busy, found.queue), (Some(0.3), Some(0.4)));
+    }
+
+    #[test]
+    fn a_process_that_reads_and_writes_is_found() {
+        let mut sampler = HostSampler::start();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        for _ in 0..100 {
+            file.write_all(&[7; 1 << 16]).unwrap();
+        }
+        std::thread::sleep(Duration::from_secs_f64(SAMPLE_MIN_S));
+        sampler.step();
+        let counters = sampler.counters();
+        let own = counters.processes.iter().find(|it| it.pid == Some(std::process::id()));
+        let own = own.expect("it wrote");
+        assert!(own.writes_per_s.unwrap() > 0.0 && own.cpu.is_some(), "{own:?}");
+        assert!(own.write_bytes_per_s.unwrap() / own.writes_per_s.unwrap() > 1000.0, "{own:?}");
+        assert!(counters.memory.cache_last_bytes.is_some() && counters.processors.is_some());
+    }
+}

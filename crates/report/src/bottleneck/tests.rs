@@ -1,0 +1,138 @@
+//! The answer for each situation, at the thresholds and without counters.
+
+use super::*;
+use larder_schema::host_counters::{HostCpu, HostMemory};
+
+/// Returns the counters of a host with a disk that serves 4 KiB reads, one after the other.
+fn host(reads: f64, latency: f64, queue: f64) -> HostCounters {
+    HostCounters {
+        cpu: HostCpu { busy: Some(0.1), io_wait: None },
+        disks: vec![HostDisk {
+            disk: "sda".to_owned(),
+            is_rotational: Some(true),
+            reads_per_s: Some(reads),
+            writes_per_s: Some(0.0),
+            read_bytes_per_s: Some(reads * 4096.0),
+            seconds_per_read: Some(latency),
+            read_time: Some(reads * latency),
+            write_time: Some(0.0),
+            busy: Some((reads * latency).min(1.0)),
+            queue: Some(queue),
+            ..HostDisk::default()
+        }],
+        memory: HostMemory {
+            io_pressure: Some((reads * latency).min(1.0)),
+            reread_bytes_per_s: Some(0.0),
+            ..HostMemory::default()
+        },
+        ..HostCounters::default()
+    }
+}
+
+fn writer(process: &str, bytes: f64) -> HostProcess {
+    HostProcess {
+        process: process.to_owned(),
+        pid: Some(7),
+        disk_write_bytes_per_s: Some(bytes),
+        cpu: Some(0.1),
+        ..HostProcess::default()
+    }
+}
+
+fn of(counters: HostCounters) -> Bottleneck {
+    judge("test".to_owned(), counters, expected_by_kind)
+}
+
+#[test]
+fn each_situation_has_its_answer() {
+    use BottleneckKind as Kind;
+    assert_eq!(of(host(80.0, 0.0125, 1.0)).kind, Kind::SerialRequests);
+    assert_eq!(of(host(20.0, 0.05, 1.0)).kind, Kind::SlowDisk);
+    assert_eq!(of(host(80.0, 0.1, 8.0)).kind, Kind::SaturatedDisk);
+    assert_eq!(of(host(10.0, 0.01, 0.1)).kind, Kind::Nothing);
+    let mut small = host(80.0, 0.1, 8.0);
+    small.memory.reread_bytes_per_s = Some(80.0 * 4096.0 * 0.4);
+    assert_eq!(of(small).kind, Kind::SmallCache);
+    let mut busy = host(10.0, 0.01, 0.1);
+    busy.cpu.busy = Some(0.95);
+    assert_eq!(of(busy).kind, Kind::Processor);
+    let mut one = host(10.0, 0.01, 0.1);
+    one.processes = vec![HostProcess { cpu: Some(0.97), ..writer("solver", 0.0) }];
+    let found = of(one);
+    assert_eq!((found.kind, found.process.as_deref()), (Kind::Processor, Some("solver (7)")));
+    assert!(found.verdict.starts_with("The disks are not the problem"), "{}", found.verdict);
+}
+
+/// Returns a host whose disk writes, with these processes.
+fn writing(processes: Vec<HostProcess>) -> HostCounters {
+    let mut counters = host(0.0, 0.0, 10.0);
+    counters.memory.io_pressure = Some(0.9);
+    let disk = &mut counters.disks[0];
+    disk.writes_per_s = Some(90.0);
+    disk.write_bytes_per_s = Some(90.0 * 4096.0);
+    disk.seconds_per_write = Some(0.11);
+    (disk.write_time, disk.busy) = (Some(9.9), Some(1.0));
+    counters.processes = processes;
+    counters
+}
+
+#[test]
+fn one_process_with_most_writes_fills_the_queue() {
+    let found = of(writing(vec![writer("log", 80.0), writer("other", 20.0)]));
+    assert_eq!(
+        (found.kind, found.process.as_deref()),
+        (BottleneckKind::OneWriter, Some("log (7)"))
+    );
+    let found = of(writing(vec![writer("log", 60.0), writer("other", 40.0)]));
+    assert_eq!(found.kind, BottleneckKind::SaturatedDisk);
+    assert_eq!(of(writing(Vec::new())).kind, BottleneckKind::SaturatedDisk);
+}
+
+#[test]
+fn lazy_writes_that_nobody_waits_for_are_no_problem() {
+    let mut counters = writing(vec![writer("log", 80.0)]);
+    counters.memory.io_pressure = Some(0.05);
+    assert_eq!(of(counters.clone()).kind, BottleneckKind::Nothing);
+    counters.memory.io_pressure = None;
+    assert_eq!(of(counters).kind, BottleneckKind::OneWriter, "the utilization stands for waiting");
+}
+
+#[test]
+fn waiting_without_a_busy_disk_and_uncounted_disks_are_unknown() {
+    let mut counters = host(10.0, 0.01, 0.1);
+    counters.memory.io_pressure = Some(0.8);
+    let found = of(counters.clone());
+    assert_eq!(found.kind, BottleneckKind::Unknown);
+    assert!(found.verdict.contains("no disk is busy"), "{}", found.verdict);
+    counters.disks.clear();
+    counters.uncounted_disks = vec!["sdb".to_owned()];
+    let found = of(counters);
+    assert_eq!(found.verdict, "Cannot tell: the requests of sdb are not counted");
+    assert!(to_text(&found).contains("echo 1 > /sys/block/NAME/queue/iostats"));
+    let none = of(HostCounters { cpu: HostCpu::default(), ..HostCounters::default() });
+    assert_eq!(none.kind, BottleneckKind::Nothing);
+}
+
+#[test]
+fn a_log_of_windows_has_hits_instead_of_repeated_reads() {
+    let mut counters = host(80.0, 0.1, 8.0);
+    counters.memory =
+        HostMemory { hit_ratio: Some(0.48), misses_per_s: Some(36.0), ..HostMemory::default() };
+    assert_eq!(of(counters.clone()).kind, BottleneckKind::SmallCache);
+    counters.memory.hit_ratio = Some(0.95);
+    assert_eq!(of(counters).kind, BottleneckKind::SaturatedDisk);
+}
+
+#[test]
+fn text_and_page_name_the_answer_and_escape_foreign_names() {
+    let found = of(writing(vec![writer("\u{1b}[31m<b>", 80.0)]));
+    let (text, page) = (to_text(&found), to_html(&found));
+    assert!(text.contains("Disks") && text.contains("Next steps"), "{text}");
+    assert!(!page.contains("<b>") && page.contains("Next steps"));
+    let json = found.to_json();
+    assert_eq!(
+        (&json["schema"], &json["kind"]),
+        (&"larder-bottleneck".into(), &"one-writer".into())
+    );
+    assert_eq!(json["counters"]["disks"][0]["disk"], "sda");
+}
