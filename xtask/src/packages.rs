@@ -20,6 +20,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("qemu-img", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("fio", "fio"),
+    ("iostat", "sysstat"),
     ("jq", "jq"),
     ("postmark", "postmark"),
     ("strace", "strace"),

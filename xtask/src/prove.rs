@@ -7,6 +7,7 @@
 mod advise;
 mod auto;
 mod balance;
+mod bottleneck;
 mod changes;
 mod clients;
 mod compare;
@@ -169,6 +170,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
     serial("models", "models fitted to devices of four kinds (root)", models::run),
     proof("advise", "the advised array, against all candidates", Always, advise::run),
+    serial("bottleneck", "six provoked situations, each with its answer (root)", bottleneck::run),
     serial("balance", "moves between four disks, planned and made (root)", balance::run),
     serial("stack", "devices between a file and its disks (a virtual machine)", stack::run),
     serial("truth", "predictions beside measurements (root)", truth::run),

@@ -4,6 +4,7 @@
 //! that ends during a reading is left out, and so are processes whose counters this process may not
 //! read.
 
+use crate::disk::Disk;
 use crate::foreign_file::FileIdentity;
 use crate::inspect::{Uninspectable, WAIT_MAX, inspect};
 use crate::inspector::Query;
@@ -13,13 +14,15 @@ use crate::process_identity::ProcessIdentity;
 use crate::process_links::{Link, LinkPath, Step, threads};
 use crate::scan::Scan;
 use crate::{proc, process_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::iter;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+/// Maximum number of descriptors by which the disks of a process are found.
+const FILES_OF_DISKS_MAX: usize = 4096;
 /// Number of files of a process that are listed before those of other processes.
 const FILES_FAIR: usize = 16;
 
@@ -174,6 +177,27 @@ pub(crate) fn private_memory() -> Vec<(u32, u64)> {
     all
 }
 
+/// Returns the whole disks on which a process has files open, or which it has open itself; `None`
+/// if that is unknown or the process has too many files.
+pub(crate) fn disks_of(pid: u32) -> Option<BTreeSet<String>> {
+    let read = move |deadline| {
+        let (mut disks, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        let mut open = links(pid, deadline).and_then(Step::Item);
+        for link in open.by_ref().take(FILES_OF_DISKS_MAX) {
+            let LinkPath::Known(path) = link.path else { continue };
+            if !link.is_descriptor || !link.file.has_path(&path) {
+                continue;
+            }
+            // Files of one file system have one disk; device files do not.
+            if !link.file.is_regular || seen.insert(link.file.identity.dev) {
+                disks.extend(Disk::of(&path).ok().flatten().map(|disk| disk.name));
+            }
+        }
+        open.is_complete.then_some(disks)
+    };
+    inspect(pid, WAIT_MAX, read).ok().flatten()
+}
+
 /// A regular file that a process has open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFile {
@@ -266,6 +290,7 @@ mod tests {
     use std::ffi::OsStr;
     use std::io::{Read, Write};
     use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
     use std::process::Command;
     use std::time::Duration;
 
@@ -297,6 +322,17 @@ mod tests {
         let stat = "7 (a) 1 2 (b) R 1 1 1 0 -1 4194560 100 0 0 0 30 12 5 6 20 0 1 0 99";
         assert_eq!(cpu_ticks(stat), Some(42));
         assert_eq!(cpu_ticks("7 (a"), None);
+    }
+
+    #[test]
+    fn a_process_uses_the_disk_of_its_files() {
+        let Some(disk) = Disk::of(Path::new(".")).unwrap() else {
+            larder_testing::skip("the directory is not on a disk");
+            return;
+        };
+        let named = tempfile::NamedTempFile::new_in(".").unwrap();
+        assert!(disks_of(std::process::id()).unwrap().contains(&disk.name), "{disk:?}");
+        drop(named);
     }
 
     #[test]

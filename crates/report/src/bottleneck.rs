@@ -18,8 +18,10 @@ use larder_schema::host_counters::{HostCounters, HostDisk, HostProcess};
 
 /// Share of the time in which a task waits for I/O, from which on disks hold programs up.
 pub const WAITING: f64 = 0.3;
-/// Utilization from which on a disk can be what programs wait for.
-pub const BUSY: f64 = 0.5;
+/// Utilization for each share of waiting tasks, from which on a disk is what they wait for.
+pub const CAUSE: f64 = 0.5;
+/// Share of the written bytes from which on the writes of the cache are most of them.
+pub const LAZY: f64 = 0.5;
 /// Utilization that stands for waiting programs, if the source does not count waiting tasks.
 pub const BUSY_ALONE: f64 = 0.7;
 /// Mean queue from which on requests wait for others: the published rule of two.
@@ -114,7 +116,9 @@ fn find(counters: &HostCounters, expected: impl Fn(&HostDisk) -> ExpectedDisk) -
     if !is_waited_for(counters, disk) {
         return without_waiting(counters, Some(disk));
     }
-    if utilization(disk).is_some_and(|busy| busy < BUSY) {
+    let waiting = counters.memory.io_pressure.unwrap_or(0.0);
+    let is_cause = utilization(disk).is_none_or(|busy| busy >= CAUSE * waiting);
+    if !is_cause && rereads(counters, disk).is_none() {
         return elsewhere(counters, disk);
     }
     of_disk(counters, disk, expected(disk))
@@ -133,12 +137,27 @@ fn utilization(disk: &HostDisk) -> Option<f64> {
     disk.busy.or_else(|| Some(disk.disk_time()?.min(1.0)))
 }
 
+/// Returns true if programs wait for the requests of a disk.
+///
+/// The kernel does not count a thread that waits for the completion of asynchronous I/O. So reads
+/// in flight count as waited for too, and so do writes unless the cache writes most of them.
 fn is_waited_for(counters: &HostCounters, disk: &HostDisk) -> bool {
-    if let Some(waiting) = counters.memory.io_pressure {
-        return waiting >= WAITING;
-    }
-    utilization(disk).is_some_and(|busy| busy >= BUSY_ALONE)
-        || disk.queue.is_some_and(|it| it >= QUEUE)
+    let is_busy = utilization(disk).is_some_and(|busy| busy >= BUSY_ALONE);
+    let Some(waiting) = counters.memory.io_pressure else {
+        return is_busy || disk.queue.is_some_and(|queue| queue >= QUEUE);
+    };
+    let is_long = |time: Option<f64>| time.is_some_and(|time| time >= BUSY_ALONE);
+    let reads = is_long(disk.read_time);
+    let writes = is_long(disk.write_time) && lazy_share(counters) < LAZY;
+    waiting >= WAITING || is_busy && (reads || writes)
+}
+
+/// Returns the share of the bytes written to disks that the cache wrote.
+fn lazy_share(counters: &HostCounters) -> f64 {
+    let all: f64 = counters.disks.iter().filter_map(|disk| disk.write_bytes_per_s).sum();
+    let memory = &counters.memory;
+    let lazy = memory.lazy_pages_per_s.zip(memory.page_bytes);
+    lazy.filter(|_| all > 0.0).map_or(0.0, |(pages, bytes)| pages * bytes / all)
 }
 
 /// Returns the sentence about waiting tasks, if they were counted.
@@ -345,8 +364,12 @@ fn one_writer<'a>(counters: &'a HostCounters, disk: &HostDisk) -> Option<(&'a Ho
     }
     let written =
         |it: &HostProcess| it.disk_write_bytes_per_s.or(it.write_bytes_per_s).unwrap_or(0.0);
-    let all: f64 = counters.processes.iter().map(written).sum();
-    let top = counters.processes.iter().max_by(|a, b| written(a).total_cmp(&written(b)))?;
+    // Of several disks, the writers of this one.
+    let is_here =
+        |it: &&HostProcess| it.disks.as_ref().is_none_or(|disks| disks.contains(&disk.disk));
+    let here = || counters.processes.iter().filter(is_here);
+    let all: f64 = here().map(written).sum();
+    let top = here().max_by(|a, b| written(a).total_cmp(&written(b)))?;
     let share = written(top) / all;
     (share >= ONE_WRITER).then_some((top, share))
 }

@@ -103,6 +103,8 @@ pub struct HostMemory {
     pub lazy_flushes_per_s: Option<f64>,
     /// Pages that they wrote.
     pub lazy_pages_per_s: Option<f64>,
+    /// Size of these pages.
+    pub page_bytes: Option<f64>,
     /// Bytes read from disks that the cache had held before.
     pub reread_bytes_per_s: Option<f64>,
     /// Share of the reads that the cache answered.
@@ -138,6 +140,8 @@ pub struct HostProcess {
     pub disk_read_bytes_per_s: Option<f64>,
     /// Bytes that were made dirty in the cache or written to disks directly.
     pub disk_write_bytes_per_s: Option<f64>,
+    /// Whole disks on which it has files open; `None` if unknown.
+    pub disks: Option<Vec<String>>,
     /// Private memory in the last sample.
     pub private_bytes: Option<f64>,
     /// Its growth since the first sample.

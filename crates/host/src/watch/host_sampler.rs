@@ -15,6 +15,8 @@ use std::time::Instant;
 
 /// Maximum number of processes in a result.
 const PROCESSES_MAX: usize = 100;
+/// Number of processes whose disks are found.
+const WRITERS: usize = 16;
 /// Minimum length of a sample for its maxima, seconds: the kernel counts milliseconds.
 const SAMPLE_MIN_S: f64 = 0.1;
 
@@ -190,6 +192,7 @@ impl HostSampler {
             pages_per_s: Some(since("pswpin") + since("pswpout")),
             lazy_flushes_per_s: None,
             lazy_pages_per_s: Some(since("nr_written")),
+            page_bytes: Some(page_bytes),
             reread_bytes_per_s: Some(as_f64(memory.refault_pages) * page_bytes / seconds),
             hit_ratio: None,
             misses_per_s: None,
@@ -214,6 +217,7 @@ impl HostSampler {
         for new in now.iter().filter(|it| !known(it)) {
             found.push(host_process(&without_counts(new), new, seconds, ticks));
         }
+        found.retain(|it| it.pid != Some(std::process::id()));
         let weight = |it: &HostProcess| {
             let disk =
                 it.disk_read_bytes_per_s.unwrap_or(0.0) + it.disk_write_bytes_per_s.unwrap_or(0.0);
@@ -231,6 +235,11 @@ impl HostSampler {
             found.swap(index, PROCESSES_MAX - 1);
         }
         found.truncate(PROCESSES_MAX);
+        for process in found.iter_mut().take(WRITERS) {
+            let pid = process.pid.filter(|_| process.disk_write_bytes_per_s > Some(0.0));
+            let disks = pid.and_then(processes::disks_of);
+            process.disks = disks.map(|disks| disks.into_iter().collect());
+        }
         (found, ended)
     }
 }
@@ -273,6 +282,7 @@ fn host_process(
         write_bytes_per_s: rate(|it| it.given_bytes),
         disk_read_bytes_per_s: rate(|it| it.disk_read_bytes),
         disk_write_bytes_per_s: rate(|it| it.dirtied_bytes),
+        disks: None,
         private_bytes: has_counters.then(|| as_f64(after.private_bytes)),
         private_growth_bytes: has_counters
             .then(|| as_f64(after.private_bytes) - as_f64(before.private_bytes)),
@@ -308,7 +318,7 @@ fn host_disk(disk: &Disk, seconds: f64) -> HostDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::process::{Command, Stdio};
     use std::time::Duration;
 
     #[test]
@@ -330,19 +340,28 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_reads_and_writes_is_found() {
+    fn a_process_that_writes_is_found_and_this_one_is_left_out() {
         let mut sampler = HostSampler::start();
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        for _ in 0..100 {
-            file.write_all(&[7; 1 << 16]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "head -c 6553600 /dev/zero > file; read word"])
+            .current_dir(&directory)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let file = directory.path().join("file");
+        while std::fs::metadata(&file).map_or(0, |it| it.len()) < 6_553_600 {
+            std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_secs_f64(SAMPLE_MIN_S));
         sampler.step();
         let counters = sampler.counters();
-        let own = counters.processes.iter().find(|it| it.pid == Some(std::process::id()));
-        let own = own.expect("it wrote");
-        assert!(own.writes_per_s.unwrap() > 0.0 && own.cpu.is_some(), "{own:?}");
-        assert!(own.write_bytes_per_s.unwrap() / own.writes_per_s.unwrap() > 1000.0, "{own:?}");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let of = |pid: u32| counters.processes.iter().find(|it| it.pid == Some(pid));
+        let writer = of(child.id()).expect("it wrote, and so did its child");
+        assert!(writer.write_bytes_per_s.unwrap() > 1000.0 && writer.cpu.is_some(), "{writer:?}");
+        assert_eq!(of(std::process::id()), None);
         assert!(counters.memory.cache_last_bytes.is_some() && counters.processors.is_some());
     }
 }

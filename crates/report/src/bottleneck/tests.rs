@@ -85,6 +85,10 @@ fn one_process_with_most_writes_fills_the_queue() {
     );
     let found = of(writing(vec![writer("log", 60.0), writer("other", 40.0)]));
     assert_eq!(found.kind, BottleneckKind::SaturatedDisk);
+    let elsewhere = HostProcess { disks: Some(vec!["sdb".to_owned()]), ..writer("backup", 900.0) };
+    let here = HostProcess { disks: Some(vec!["sda".to_owned()]), ..writer("log", 80.0) };
+    let found = of(writing(vec![elsewhere, here]));
+    assert_eq!(found.process.as_deref(), Some("log (7)"));
     assert_eq!(of(writing(Vec::new())).kind, BottleneckKind::SaturatedDisk);
 }
 
@@ -92,13 +96,26 @@ fn one_process_with_most_writes_fills_the_queue() {
 fn lazy_writes_that_nobody_waits_for_are_no_problem() {
     let mut counters = writing(vec![writer("log", 80.0)]);
     counters.memory.io_pressure = Some(0.05);
+    assert_eq!(of(counters.clone()).kind, BottleneckKind::OneWriter, "asynchronous and direct");
+    counters.memory.lazy_pages_per_s = Some(80.0);
+    counters.memory.page_bytes = Some(4096.0);
     assert_eq!(of(counters.clone()).kind, BottleneckKind::Nothing);
     counters.memory.io_pressure = None;
     assert_eq!(of(counters).kind, BottleneckKind::OneWriter, "the utilization stands for waiting");
 }
 
 #[test]
+fn asynchronous_reads_are_waited_for_although_no_task_is_counted() {
+    let mut counters = host(80.0, 0.1, 8.0);
+    counters.memory.io_pressure = Some(0.0);
+    assert_eq!(of(counters).kind, BottleneckKind::SaturatedDisk);
+}
+
+#[test]
 fn waiting_without_a_busy_disk_and_uncounted_disks_are_unknown() {
+    let mut half = host(40.0, 0.01, 0.4);
+    half.memory.io_pressure = Some(0.45);
+    assert_eq!(of(half).kind, BottleneckKind::SerialRequests);
     let mut counters = host(10.0, 0.01, 0.1);
     counters.memory.io_pressure = Some(0.8);
     let found = of(counters.clone());
