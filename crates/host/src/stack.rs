@@ -148,6 +148,13 @@ impl Stack {
         text
     }
 
+    /// Returns the names of all devices below, in no order.
+    #[must_use]
+    pub fn names_below(&self) -> Vec<String> {
+        let of = |it: &Stack| [vec![it.name.clone()], it.names_below()].concat();
+        self.below.iter().flat_map(of).collect()
+    }
+
     /// Returns the first device of a kind, from the top.
     #[must_use]
     pub fn find(&self, layer: &Layer) -> Option<&Stack> {

@@ -148,16 +148,29 @@ fn is_waited_for(counters: &HostCounters, disk: &HostDisk) -> bool {
     };
     let is_long = |time: Option<f64>| time.is_some_and(|time| time >= BUSY_ALONE);
     let reads = is_long(disk.read_time);
-    let writes = is_long(disk.write_time) && lazy_share(counters) < LAZY;
+    let writes = is_long(disk.write_time) && lazy_share(counters, disk) < LAZY;
     waiting >= WAITING || is_busy && (reads || writes)
 }
 
-/// Returns the share of the bytes written to disks that the cache wrote.
-fn lazy_share(counters: &HostCounters) -> f64 {
-    let all: f64 = counters.disks.iter().filter_map(|disk| disk.write_bytes_per_s).sum();
+/// Returns the share of the bytes written to a disk that the cache wrote, or a lower bound of it.
+fn lazy_share(counters: &HostCounters, disk: &HostDisk) -> f64 {
     let memory = &counters.memory;
-    let lazy = memory.lazy_pages_per_s.zip(memory.page_bytes);
-    lazy.filter(|_| all > 0.0).map_or(0.0, |(pages, bytes)| pages * bytes / all)
+    let of_host = || Some(memory.lazy_pages_per_s? * memory.page_bytes?);
+    let others = others(counters, disk, |disk| disk.write_bytes_per_s);
+    let lazy = disk.lazy_bytes_per_s.or_else(|| Some((of_host()? - others).max(0.0)));
+    let all = disk.write_bytes_per_s.filter(|bytes| *bytes > 0.0);
+    lazy.zip(all).map_or(0.0, |(lazy, all)| (lazy / all).min(1.0))
+}
+
+/// Returns a sum over the disks that have nothing to do with this one: neither the devices below it
+/// nor those above it. Devices below others are left out, since they serve the same requests.
+fn others(counters: &HostCounters, disk: &HostDisk, of: fn(&HostDisk) -> Option<f64>) -> f64 {
+    let is_below = |lower: &HostDisk, upper: &HostDisk| upper.below.contains(&lower.disk);
+    let is_other = |it: &&HostDisk| {
+        let is_top = !counters.disks.iter().any(|upper| is_below(it, upper));
+        it.disk != disk.disk && !is_below(it, disk) && !is_below(disk, it) && is_top
+    };
+    counters.disks.iter().filter(is_other).filter_map(of).sum()
 }
 
 /// Returns the sentence about waiting tasks, if they were counted.
@@ -336,11 +349,17 @@ fn rereads(counters: &HostCounters, disk: &HostDisk) -> Option<String> {
     if !reads_most {
         return None;
     }
-    let all: f64 = counters.disks.iter().filter_map(|disk| disk.read_bytes_per_s).sum();
-    if let Some(again) = counters.memory.reread_bytes_per_s.filter(|_| all > 0.0) {
-        let share = (again / all).min(1.0);
-        let sentence =
-            || format!("{} of the bytes read had been in the cache.", format::percent(share));
+    // The kernel counts repeated reads of all disks together; others may explain them.
+    let read = disk.read_bytes_per_s.filter(|bytes| *bytes > 0.0);
+    if let Some((again, read)) = counters.memory.reread_bytes_per_s.zip(read) {
+        let of_others = others(counters, disk, |disk| disk.read_bytes_per_s);
+        let share = ((again - of_others) / read).clamp(0.0, 1.0);
+        let sentence = || {
+            format!(
+                "At least {} of the bytes that it read had been in the cache.",
+                format::percent(share)
+            )
+        };
         return (share >= REREAD).then(sentence);
     }
     let reads: f64 = counters.disks.iter().filter_map(|disk| disk.reads_per_s).sum();

@@ -50,6 +50,8 @@ pub struct HostDisk {
     pub disk: String,
     /// True for a mechanical disk, as the kernel reports it.
     pub is_rotational: Option<bool>,
+    /// Names of the devices below it, which serve its requests again.
+    pub below: Vec<String>,
     /// Completed reads.
     pub reads_per_s: Option<f64>,
     /// Completed writes.
@@ -60,6 +62,8 @@ pub struct HostDisk {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written.
     pub write_bytes_per_s: Option<f64>,
+    /// Bytes written that the page cache wrote later.
+    pub lazy_bytes_per_s: Option<f64>,
     /// Latency of a read.
     pub seconds_per_read: Option<f64>,
     /// Latency of a write.

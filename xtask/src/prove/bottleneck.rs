@@ -37,10 +37,12 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         for seed in env.options.seed..env.options.seed + seeds {
             let answers = provoke(env, situation, seed)?;
             for (source, answer) in answers.iter().enumerate() {
-                let is_right = answer == situation.kind;
+                let is_right = answer["kind"] == situation.kind;
                 of_situation[source].push(if is_right { 1.0 } else { 0.0 });
                 if !is_right {
-                    outln!("   {}, seed {seed}: {} says {answer}", situation.name, SOURCES[source]);
+                    let (name, source) = (situation.name, SOURCES[source]);
+                    outln!("   {name}, seed {seed}: {source} says {}", answer["verdict"]);
+                    outln!("      {}", answer["reasons"]);
                 }
             }
         }
@@ -68,7 +70,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 }
 
 /// Provokes a situation; returns the answers by all sources.
-fn provoke(env: &Env, situation: &Situation, seed: u64) -> Result<[String; SOURCES.len()]> {
+fn provoke(env: &Env, situation: &Situation, seed: u64) -> Result<[Value; SOURCES.len()]> {
     let mut rng = Rng::with_seed(seed * 1000 + situation.number);
     let made = (situation.make)(&mut rng);
     let disk = ModeledDisk::start(env, &made.model)?;
@@ -93,7 +95,7 @@ fn provoke(env: &Env, situation: &Situation, seed: u64) -> Result<[String; SOURC
 }
 
 /// Measures from all sources at the same time.
-fn answers(env: &Env, healthy: &str) -> Result<[String; SOURCES.len()]> {
+fn answers(env: &Env, healthy: &str) -> Result<[Value; SOURCES.len()]> {
     let (larder, seconds) = (&env.larder, SECONDS.to_string());
     let time = format!("{seconds}s");
     let record = env.file("watch.json");
@@ -111,6 +113,5 @@ fn answers(env: &Env, healthy: &str) -> Result<[String; SOURCES.len()]> {
     std::fs::write(&text, iostat.stdout()).context("keep the output of iostat")?;
     watch.wait(limit)?;
     let of_file = |file: &Path| json_of(cmd!("{larder} advise {file} --disk {healthy} --json"));
-    let kind = |found: &Value| found["kind"].as_str().unwrap_or_default().to_owned();
-    Ok([kind(&live), kind(&of_file(&record)?), kind(&of_file(&text)?)])
+    Ok([live, of_file(&record)?, of_file(&text)?])
 }

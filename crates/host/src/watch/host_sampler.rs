@@ -5,7 +5,8 @@
 use super::readings::CounterReadings;
 use crate::activity::Cpu;
 use crate::processes::{self, ProcessIo};
-use crate::{proc, residency};
+use crate::stack::{Roots, Stack};
+use crate::{device, proc, residency};
 use larder_schema::host_counters::{HostCounters, HostCpu, HostDisk, HostMemory, HostProcess};
 use larder_schema::watch::Disk;
 use larder_schema::{as_f64, share};
@@ -40,6 +41,8 @@ struct Moment {
     at: Instant,
     cpu: Option<Cpu>,
     counters: CounterReadings,
+    /// Bytes that the page cache wrote to each disk, by device number.
+    lazy_bytes: BTreeMap<u32, u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +89,15 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 
 impl Moment {
     fn now() -> Moment {
-        Moment { at: Instant::now(), cpu: Cpu::now(), counters: CounterReadings::now(None) }
+        let counters = CounterReadings::now(None);
+        let lazy = |dev: u32| Some((dev, lazy_bytes(dev)?));
+        let lazy_bytes = counters.disks.iter().filter_map(|(dev, _)| lazy(*dev)).collect();
+        Moment { at: Instant::now(), cpu: Cpu::now(), counters, lazy_bytes }
+    }
+
+    /// Returns the number of the disk with a name.
+    fn number_of(&self, name: &str) -> Option<u32> {
+        self.counters.disks.iter().find(|(_, disk)| disk.name == name).map(|(dev, _)| *dev)
     }
 }
 
@@ -162,9 +173,18 @@ impl HostSampler {
         let is_whole = |disk: &Disk| Path::new("/sys/block").join(&disk.name).exists();
         let disk = |disk: Disk| {
             let max = self.disks_max.get(&disk.name).copied().unwrap_or_default();
+            let number = self.last.number_of(&disk.name);
+            let lazy = number.and_then(|dev| {
+                let now = *self.last.lazy_bytes.get(&dev)?;
+                Some(as_f64(now.saturating_sub(*self.begin.lazy_bytes.get(&dev)?)) / seconds)
+            });
+            let stack = number
+                .and_then(|dev| Stack::of_file_system(&Roots::default(), device::decode(dev)).ok());
             let rotational = format!("/sys/block/{}/queue/rotational", disk.name);
             HostDisk {
                 is_rotational: proc::read(rotational).map(|text| text == "1"),
+                below: stack.map(|it| it.names_below()).unwrap_or_default(),
+                lazy_bytes_per_s: lazy,
                 busy_max: Some(max.busy),
                 queue_max: Some(max.queue),
                 ..host_disk(&disk, seconds)
@@ -244,6 +264,14 @@ impl HostSampler {
     }
 }
 
+/// Returns the bytes that the page cache has written to a disk, if debugfs is mounted and this
+/// process may read it.
+fn lazy_bytes(dev: u32) -> Option<u64> {
+    let (major, minor) = device::decode(dev);
+    let stats = proc::read(format!("/sys/kernel/debug/bdi/{major}:{minor}/stats"))?;
+    proc::field(&stats, "BdiWritten")?.checked_mul(1024)
+}
+
 /// Returns a process as it was before its first operation.
 fn without_counts(process: &ProcessIo) -> ProcessIo {
     ProcessIo {
@@ -297,6 +325,8 @@ fn host_disk(disk: &Disk, seconds: f64) -> HostDisk {
     HostDisk {
         disk: disk.name.clone(),
         is_rotational: None,
+        below: Vec::new(),
+        lazy_bytes_per_s: None,
         reads_per_s: rate(disk.reads),
         writes_per_s: rate(disk.writes),
         transfers_per_s: None,

@@ -105,6 +105,37 @@ fn lazy_writes_that_nobody_waits_for_are_no_problem() {
 }
 
 #[test]
+fn repeated_reads_and_lazy_writes_of_other_disks_do_not_count() {
+    let mut counters = host(80.0, 0.1, 8.0);
+    counters.memory.reread_bytes_per_s = Some(80.0 * 4096.0);
+    let other = HostDisk {
+        disk: "sdb".to_owned(),
+        read_bytes_per_s: Some(80.0 * 4096.0),
+        ..HostDisk::default()
+    };
+    counters.disks.push(other);
+    assert_eq!(of(counters.clone()).kind, BottleneckKind::SaturatedDisk);
+    counters.disks[0].below = vec!["sdb".to_owned()];
+    assert_eq!(of(counters).kind, BottleneckKind::SmallCache, "it serves the same reads again");
+    let mut counters = writing(vec![writer("log", 80.0)]);
+    counters.memory = HostMemory {
+        io_pressure: Some(0.1),
+        lazy_pages_per_s: Some(90.0),
+        page_bytes: Some(4096.0),
+        ..HostMemory::default()
+    };
+    let other = HostDisk {
+        disk: "sdb".to_owned(),
+        write_bytes_per_s: Some(90.0 * 4096.0),
+        ..HostDisk::default()
+    };
+    counters.disks.push(other);
+    assert_eq!(of(counters.clone()).kind, BottleneckKind::OneWriter);
+    counters.disks[0].lazy_bytes_per_s = Some(90.0 * 4096.0);
+    assert_eq!(of(counters).kind, BottleneckKind::Nothing, "counted for this disk");
+}
+
+#[test]
 fn asynchronous_reads_are_waited_for_although_no_task_is_counted() {
     let mut counters = host(80.0, 0.1, 8.0);
     counters.memory.io_pressure = Some(0.0);

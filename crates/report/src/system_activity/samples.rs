@@ -230,7 +230,6 @@ impl DiskSums {
         let is_separate = self.reads.0.is_some();
         HostDisk {
             disk: name.to_owned(),
-            is_rotational: None,
             reads_per_s: mean(self.reads),
             writes_per_s: mean(self.writes),
             transfers_per_s: if is_separate { None } else { mean(self.transfers) },
@@ -245,7 +244,7 @@ impl DiskSums {
             busy_max: self.busy.max(),
             queue: mean(self.queue),
             queue_max: self.queue.max(),
-            splits_per_s: None,
+            ..HostDisk::default()
         }
     }
 }
