@@ -11,6 +11,7 @@ mod bottleneck;
 mod changes;
 mod clients;
 mod compare;
+mod counters;
 mod faults;
 mod fuse_volume;
 mod fuzz;
@@ -170,6 +171,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
     serial("models", "models fitted to devices of four kinds (root)", models::run),
     proof("advise", "the advised array, against all candidates", Always, advise::run),
+    serial("counters", "counters of the host, beside iostat and sar (root)", counters::run),
     serial("bottleneck", "six provoked situations, each with its answer (root)", bottleneck::run),
     serial("balance", "moves between four disks, planned and made (root)", balance::run),
     serial("stack", "devices between a file and its disks (a virtual machine)", stack::run),

@@ -4,7 +4,7 @@
 //! The disks are modeled ones: `larder model serve` behind nbdfuse and a loop device, so that the
 //! kernel counts their queue and response times. The commands know the model of a healthy disk.
 
-mod situations;
+pub(super) mod situations;
 
 use situations::{ModeledDisk, SITUATIONS, Situation};
 

@@ -12,35 +12,35 @@ const UNMOUNT: &str = "umount \"$1\"";
 const DISKS: [&str; 4] = ["scsi-1999", "laptop-7200", "disk", "iops:150,depth:1"];
 
 /// A situation.
-pub(super) struct Situation {
-    pub(super) number: u64,
-    pub(super) name: &'static str,
+pub(in crate::prove) struct Situation {
+    pub(in crate::prove) number: u64,
+    pub(in crate::prove) name: &'static str,
     /// The right answer.
-    pub(super) kind: &'static str,
-    pub(super) make: fn(&mut Rng) -> Provoked,
+    pub(in crate::prove) kind: &'static str,
+    pub(in crate::prove) make: fn(&mut Rng) -> Provoked,
 }
 
 /// A situation with its parameters.
-pub(super) struct Provoked {
+pub(in crate::prove) struct Provoked {
     /// The model of the disk.
-    pub(super) model: String,
+    pub(in crate::prove) model: String,
     /// The model of the disk as it should be.
-    pub(super) healthy: String,
-    pub(super) loads: Vec<Load>,
+    pub(in crate::prove) healthy: String,
+    pub(in crate::prove) loads: Vec<Load>,
     /// Memory of the processes of the load.
-    pub(super) memory_mib: Option<u64>,
-    pub(super) warm_up_s: u64,
+    pub(in crate::prove) memory_mib: Option<u64>,
+    pub(in crate::prove) warm_up_s: u64,
 }
 
 /// A process.
-pub(super) enum Load {
+pub(in crate::prove) enum Load {
     /// Options of fio.
     Fio(Vec<String>),
     /// A shell that computes.
     Compute,
 }
 
-pub(super) const SITUATIONS: [Situation; 6] = [
+pub(in crate::prove) const SITUATIONS: [Situation; 6] = [
     Situation { number: 1, name: "slow disk", kind: "slow-disk", make: slow_disk },
     Situation { number: 2, name: "saturated disk", kind: "saturated-disk", make: saturated },
     Situation { number: 3, name: "queue from one writer", kind: "one-writer", make: one_writer },
@@ -49,7 +49,8 @@ pub(super) const SITUATIONS: [Situation; 6] = [
     Situation { number: 6, name: "nothing wrong", kind: "nothing", make: nothing },
 ];
 
-fn fio(options: &[&str]) -> Load {
+/// Returns a process of fio with these options.
+pub(in crate::prove) fn fio(options: &[&str]) -> Load {
     Load::Fio(options.iter().map(|it| (*it).to_owned()).collect())
 }
 
@@ -146,7 +147,7 @@ fn nothing(rng: &mut Rng) -> Provoked {
 
 impl Load {
     /// Returns the command, which runs until it is ended, but at most for five minutes.
-    pub(super) fn command(&self, disk: &Path, seed: u64) -> Command {
+    pub(in crate::prove) fn command(&self, disk: &Path, seed: u64) -> Command {
         match self {
             Load::Fio(options) => {
                 let file = format!("--filename={}", disk.display());
@@ -167,7 +168,7 @@ impl Load {
 }
 
 /// A loop device over a file of nbdfuse, which a modeled device serves.
-pub(super) struct ModeledDisk {
+pub(in crate::prove) struct ModeledDisk {
     disk: Disk,
     _mounted: Cleanup,
     fuse: Daemon,
@@ -175,7 +176,7 @@ pub(super) struct ModeledDisk {
 }
 
 impl ModeledDisk {
-    pub(super) fn start(env: &Env, model: &str) -> Result<ModeledDisk> {
+    pub(in crate::prove) fn start(env: &Env, model: &str) -> Result<ModeledDisk> {
         let image = image::create_sparse(&env.file("modeled.img"), IMAGE_MIB * MIB)?;
         let line = format!(
             "{} model serve {model} {} --quiet --listen unix:SOCKET",
@@ -193,12 +194,12 @@ impl ModeledDisk {
         Ok(ModeledDisk { disk, _mounted: mounted, fuse, server })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::prove) fn path(&self) -> &Path {
         self.disk.path()
     }
 
     /// Detaches the device, and ends the programs behind it.
-    pub(super) fn stop(self) -> Result<()> {
+    pub(in crate::prove) fn stop(self) -> Result<()> {
         let ModeledDisk { disk, _mounted: mounted, fuse, server } = self;
         drop(disk);
         drop(mounted);
