@@ -449,13 +449,15 @@ impl Watcher {
             // Some cgroups lack this counter; the events provide it.
             memory.reclaimed_pages = sum.evicted_pages;
         }
+        let (disks, uncounted) = now.readings.disks_since(&checkpoint.readings);
         Interval {
             begin_ns: checkpoint.time_ns.saturating_sub(self.start.time_ns),
             duration_ns: now.time_ns.saturating_sub(checkpoint.time_ns),
             sum,
             rows,
             rows_all,
-            disks: now.readings.disks_since(&checkpoint.readings),
+            disks,
+            uncounted,
             memory,
             processes: memory_users(&self.options.wanted),
             unattributed: UnattributedIo {

@@ -68,6 +68,27 @@ pub struct Disk {
     pub write_time: Option<f64>,
     /// Requests queued or in flight.
     pub queue: Option<f64>,
+    /// Maximum of one sample.
+    pub queue_max: Option<f64>,
+    /// Reads queued or in flight.
+    pub read_queue: Option<f64>,
+    /// Writes queued or in flight.
+    pub write_queue: Option<f64>,
+    /// Reads and writes per second; their sum if the log lacks the counter.
+    pub transfers_per_s: Option<f64>,
+    /// Seconds per read or write, over all transfers. If the log lacks the counter, it follows from
+    /// those of reads and writes.
+    pub seconds_per_transfer: Option<f64>,
+    /// `% Disk Time`: the sum of `read_time` and `write_time`; above 1 with several requests at
+    /// once.
+    pub disk_time: Option<f64>,
+    /// Maximum of one sample.
+    pub disk_time_max: Option<f64>,
+    /// Share of the time with at least one request in flight, 0 to 1; `None` if the log lacks `%
+    /// Idle Time`.
+    pub busy: Option<f64>,
+    /// Maximum of one sample.
+    pub busy_max: Option<f64>,
     /// Split requests per second.
     pub splits_per_s: Option<f64>,
 }
@@ -83,6 +104,12 @@ pub struct Memory {
     pub pages_per_s: Option<f64>,
     /// Maximum of one sample.
     pub pages_per_s_max: Option<f64>,
+    /// Pages read from disk because of page faults, per second.
+    pub pages_input_per_s: Option<f64>,
+    /// Read operations because of page faults, per second.
+    pub page_reads_per_s: Option<f64>,
+    /// Page faults of the cache per second, with and without a disk read.
+    pub cache_faults_per_s: Option<f64>,
     /// Cache size at the start, bytes.
     pub cache_first_bytes: Option<f64>,
     /// Minimum cache size.
@@ -91,6 +118,32 @@ pub struct Memory {
     pub cache_max_bytes: Option<f64>,
     /// Cache size at the end.
     pub cache_last_bytes: Option<f64>,
+}
+
+/// Use of a paging file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PagingFile {
+    /// Instance name: the path of the file, or `_Total`.
+    pub file: String,
+    /// Used share, 0 to 1.
+    pub usage: Option<f64>,
+    /// Maximum of one sample.
+    pub usage_max: Option<f64>,
+    /// Maximum since the start of Windows.
+    pub usage_peak: Option<f64>,
+}
+
+/// Use of the processors.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Processor {
+    /// Busy share of all processors, 0 to 1.
+    pub time: Option<f64>,
+    /// Maximum of one sample.
+    pub time_max: Option<f64>,
+    /// Threads that are ready and wait for a processor.
+    pub queue: Option<f64>,
+    /// Maximum of one sample.
+    pub queue_max: Option<f64>,
 }
 
 /// Activity of one process.
@@ -102,6 +155,20 @@ pub struct Process {
     pub read_bytes_per_s: Option<f64>,
     /// Bytes written per second.
     pub write_bytes_per_s: Option<f64>,
+    /// Bytes read and written per second; the sum of both if the log lacks the counter.
+    pub data_bytes_per_s: Option<f64>,
+    /// Bytes of other operations per second, such as those of device controls.
+    pub other_bytes_per_s: Option<f64>,
+    /// Read operations per second.
+    pub reads_per_s: Option<f64>,
+    /// Write operations per second.
+    pub writes_per_s: Option<f64>,
+    /// Read and write operations per second; the sum of both if the log lacks the counter.
+    pub data_operations_per_s: Option<f64>,
+    /// Other operations per second.
+    pub other_operations_per_s: Option<f64>,
+    /// Processor time per second of the log, in seconds; above 1 with several threads at once.
+    pub processor_time: Option<f64>,
     /// Private memory in its first sample, bytes.
     pub private_first_bytes: Option<f64>,
     /// Private memory in its last sample.
@@ -154,6 +221,10 @@ pub struct Summary {
     pub disks: Vec<Disk>,
     /// Memory, if the log has data on it.
     pub memory: Option<Memory>,
+    /// Processors, if the log has data on them.
+    pub processor: Option<Processor>,
+    /// Paging files; the total comes last.
+    pub paging_files: Vec<PagingFile>,
     /// Processes, those with the most I/O first.
     pub processes: Vec<Process>,
     /// Values over time.

@@ -117,6 +117,10 @@ pub struct Interval {
     pub rows_all: u64,
     /// Active disks.
     pub disks: Vec<Disk>,
+    /// Disks whose requests the kernel did not count, since `queue/iostats` was 0: their activity
+    /// is unknown, and they are not among `disks`.
+    #[serde(default)]
+    pub uncounted: Vec<String>,
     /// Memory at the end.
     pub memory: Memory,
     /// Processes with the most private memory at the end.

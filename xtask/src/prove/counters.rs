@@ -41,6 +41,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let load = Daemon::start("fio", env.dir(), load)?;
     std::thread::sleep(Duration::from_secs(3));
     let measured = Measured::take(env, &name)?;
+    claims.check("queue/iostats is 0: the disk is not counted", || uncounted(env, &name));
     drop((load, user, group));
     disk.stop()?;
     for row in measured.rows()? {
@@ -59,6 +60,21 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         outln!("   recorded in {}", record.write("counters")?);
     }
     Ok(())
+}
+
+/// Switches the counters of the disk off; returns what the command says of it.
+fn uncounted(env: &Env, disk: &str) -> Result<String> {
+    let (larder, file) = (&env.larder, format!("/sys/block/{disk}/queue/iostats"));
+    let write = |value: &str| std::fs::write(&file, value).with_context(|| format!("write {file}"));
+    write("0")?;
+    let found = json_of(cmd!("{larder} advise --live --for 2s --json"));
+    write("1")?;
+    let found = found?;
+    let counters = &found["counters"];
+    let disks = counters["disks"].as_array().context("no disks")?;
+    ensure!(disks.iter().all(|it| it["disk"] != disk), "{disk} has counters");
+    ensure!(counters["uncounted_disks"] == json!([disk]), "it is not named: {counters}");
+    Ok(format!("\"{}\"", found["verdict"].as_str().unwrap_or_default()))
 }
 
 fn figure(value: f64) -> String {

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::{Bounds, TUNABLES};
+use larder_report::host_counters::{DISK_COUNTERS, HostCounter, PROCESS_COUNTERS, WHOLE_COUNTERS};
 use larder_server::control::{
     MetricFamily, NT_COUNTERS, NtCounter, SESSION_FAMILIES, STATE_FAMILIES,
 };
@@ -116,10 +117,32 @@ fn metrics() -> io::Result<()> {
     let text = "States are samples of 0 or 1 with labels, in `/metrics`.";
     families("States", text, &STATE_FAMILIES)?;
     families("Sessions of the NBD server", SESSIONS, &SESSION_FAMILIES)?;
+    host_counters()?;
     let row =
         |NtCounter { nt_name, query, note }: &NtCounter| format!("{nt_name} | `{query}` | {note}");
     let title = "Counters of Windows NT and their equivalents";
     section(title, NT, "| Windows NT | Larder | note |\n|---|---|---|", NT_COUNTERS.iter().map(row))
+}
+
+const HOST: &str = "\
+Of [`larder advise`](advise.md) from a running host, a result of `larder watch`, a log of Perfmon, or the
+output of iostat or sar. `diskstats N` is field N of `/proc/diskstats` after the name, as in the
+kernel's iostats.rst; d is a difference of two readings, and dt that of their times.";
+
+fn host_counters() -> io::Result<()> {
+    fn rows<T>(
+        of: &'static str,
+        counters: &'static [HostCounter<T>],
+    ) -> impl Iterator<Item = String> {
+        counters.iter().map(move |it| {
+            format!("{of} | {} | {} | {} | {}", it.name, it.windows, it.source, it.formula)
+        })
+    }
+    let all = rows("disk", DISK_COUNTERS)
+        .chain(rows("host", WHOLE_COUNTERS))
+        .chain(rows("process", PROCESS_COUNTERS));
+    let head = "| of | name | Windows | source on Linux | formula |\n|---|---|---|---|---|";
+    section("Counters of hosts", HOST, head, all)
 }
 
 fn tunables() -> io::Result<()> {

@@ -10,12 +10,13 @@ use larder_host::disk_counters;
 use larder_host::memory::Memory;
 use larder_host::processes::{self, OpenFile, ProcessIo};
 use larder_host::residency;
+use larder_report::watch::not_counted;
 use larder_schema::as_f64;
 use larder_schema::control::Stats;
 use larder_schema::format;
 use larder_schema::watch::Disk;
 use larder_server::client::{Client, socket_directory};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Maximum number of open files; querying the residency of more would itself load the machine.
@@ -31,6 +32,8 @@ pub(crate) struct Collector {
     last: Option<Instant>,
     processes: BTreeMap<u32, ProcessIo>,
     disks: Vec<Disk>,
+    /// Disks whose counters were switched off.
+    switched_off: BTreeSet<String>,
     /// The last statistics of each server that answered.
     servers: Vec<Stats>,
     /// Hit ratios of the last intervals, by server and volume.
@@ -162,10 +165,36 @@ impl Collector {
         }
     }
 
+    /// Returns the disks whose requests the kernel did not count since the previous reading.
+    fn uncounted_disks(&mut self, now: &[Disk]) -> BTreeSet<String> {
+        let requests = |disk: &Disk| disk.reads + disk.writes;
+        let was = |disk: &Disk| self.disks.iter().find(|it| it.name == disk.name).map(requests);
+        let grew = |disk: &&Disk| was(disk).is_some_and(|before| before != requests(disk));
+        let active: Vec<Disk> = now.iter().filter(grew).cloned().collect();
+        let switched_off = disk_counters::switched_off();
+        let uncounted = disk_counters::uncounted(&self.switched_off, &switched_off, &active);
+        self.switched_off = switched_off;
+        uncounted
+    }
+
     fn collect_disks(&mut self, seconds: Option<f64>) -> Grid {
+        const COLUMNS: [&str; 11] = [
+            "disk",
+            "busy",
+            "reads/s",
+            "a read",
+            "writes/s",
+            "a write",
+            "queue",
+            "bytes/read",
+            "bytes/write",
+            "% read time",
+            "% write time",
+        ];
         let now = disk_counters::all();
+        let uncounted = self.uncounted_disks(&now);
         let mut rows = Vec::new();
-        for disk in &now {
+        for disk in now.iter().filter(|disk| !uncounted.contains(&disk.name)) {
             let Some(before) = self.disks.iter().find(|before| before.name == disk.name) else {
                 continue;
             };
@@ -199,20 +228,17 @@ impl Collector {
             ]);
         }
         self.disks = now;
+        // The first snapshot has no rates, and so no disks.
+        let uncounted = if seconds.is_some() { uncounted } else { BTreeSet::new() };
+        rows.extend(uncounted.iter().map(|disk| {
+            let mut row = vec![Value::Missing; COLUMNS.len()];
+            row[0] = Value::Word(disk.clone());
+            row
+        }));
+        let sentences: Vec<String> = uncounted.iter().map(|disk| not_counted(disk)).collect();
         Grid {
-            columns: vec![
-                "disk",
-                "busy",
-                "reads/s",
-                "a read",
-                "writes/s",
-                "a write",
-                "queue",
-                "bytes/read",
-                "bytes/write",
-                "% read time",
-                "% write time",
-            ],
+            columns: COLUMNS.to_vec(),
+            note: (!sentences.is_empty()).then(|| sentences.join("; ")),
             sort: 1,
             rows,
             ..Grid::default()

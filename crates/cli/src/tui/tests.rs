@@ -4,6 +4,9 @@ use super::snapshot::{Grid, Value};
 use super::terminal::Key;
 use super::*;
 use crate::colors::Meaning;
+use larder_host::scratch::{KINDS, Scratch, ScratchOptions};
+use larder_host::stack::{Roots, Stack};
+use larder_testing::skip;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -252,4 +255,41 @@ fn this_machine_is_seen() {
         assert!(grid.rows.iter().all(|row| row.len() == grid.columns.len()));
     }
     assert!(snapshot.memory.contains("available"));
+}
+
+/// Switches the counters of a loop device on again, which keeps the setting without its file.
+struct SwitchedOn(String);
+
+impl Drop for SwitchedOn {
+    fn drop(&mut self) {
+        // The test has ended; the device may be gone.
+        drop(std::fs::write(&self.0, "1"));
+    }
+}
+
+#[test]
+fn a_disk_that_is_not_counted_has_no_values_and_a_note() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = ScratchOptions {
+        kind: KINDS.iter().find(|kind| kind.name == "ext4").unwrap(),
+        bytes: 64 << 20,
+        scheduler: "none".to_owned(),
+        make_options: Vec::new(),
+        mount_options: String::new(),
+    };
+    let scratch = match Scratch::make(directory.path(), &options) {
+        Ok(scratch) => scratch,
+        Err(error) => return skip(error),
+    };
+    let disk = Stack::of_path(&Roots::default(), scratch.path()).unwrap().name;
+    let setting = SwitchedOn(format!("/sys/block/{disk}/queue/iostats"));
+    std::fs::write(&setting.0, "0").unwrap();
+    let mut collector = Collector::default();
+    collector.collect(View::Disks);
+    let grid = &collector.collect(View::Disks).grids[View::Disks.index()];
+    let of_disk = |row: &&Vec<Value>| row[0].to_text() == disk;
+    let row = grid.rows.iter().find(of_disk).expect("it is not left out");
+    assert!(row[1..].iter().all(|value| *value == Value::Missing), "{row:?}");
+    let note = grid.note.as_deref().unwrap_or_default();
+    assert!(note.contains(&format!("{disk}: not counted (queue/iostats is 0")), "{note}");
 }

@@ -16,6 +16,7 @@ mod reads;
 mod rig;
 mod sick;
 mod squeezed;
+mod uncounted;
 mod without;
 
 use rig::{TestFs, file_systems};
@@ -62,6 +63,12 @@ fn what_is_written_later_carries_its_writers_name() {
 fn nothing_is_left_behind() {
     let Some(_bench) = TestFs::on("ext4") else { return };
     rig::check_cleanup_after_kill();
+}
+
+#[test]
+fn a_disk_that_is_not_counted_is_not_shown_as_idle() {
+    let Some(test_fs) = TestFs::on("ext4") else { return };
+    uncounted::check(&test_fs);
 }
 
 #[test]

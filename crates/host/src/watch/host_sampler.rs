@@ -125,7 +125,7 @@ impl HostSampler {
         if seconds < SAMPLE_MIN_S {
             return;
         }
-        for disk in now.counters.disks_since(&self.last.counters) {
+        for disk in now.counters.disks_since(&self.last.counters).0 {
             let max = self.disks_max.entry(disk.name.clone()).or_default();
             max.busy = max.busy.max((as_f64(disk.busy_ms) / 1000.0 / seconds).min(1.0));
             max.queue = max.queue.max(as_f64(disk.queue_ms) / 1000.0 / seconds);
@@ -146,6 +146,7 @@ impl HostSampler {
         // Ticks of one processor.
         let each = ticks.map(|it| as_f64(it.total) / f64::from(processors));
         let (processes, ended) = self.processes(seconds, each);
+        let (active, uncounted_disks) = last.counters.disks_since(&begin.counters);
         let mut notes = Vec::new();
         if ended > 0 {
             notes.push(format!("Processes that ended meanwhile are left out: {ended}."));
@@ -160,16 +161,15 @@ impl HostSampler {
                 busy: share(it.total.saturating_sub(it.idle), it.total),
                 io_wait: share(it.io_wait, it.total),
             }),
-            disks: self.disks(seconds),
-            uncounted_disks: Vec::new(),
+            disks: self.disks(active, seconds),
+            uncounted_disks,
             memory: self.memory(seconds),
             processes,
             notes,
         }
     }
 
-    fn disks(&self, seconds: f64) -> Vec<HostDisk> {
-        let disks = self.last.counters.disks_since(&self.begin.counters);
+    fn disks(&self, disks: Vec<Disk>, seconds: f64) -> Vec<HostDisk> {
         let is_whole = |disk: &Disk| Path::new("/sys/block").join(&disk.name).exists();
         let disk = |disk: Disk| {
             let max = self.disks_max.get(&disk.name).copied().unwrap_or_default();

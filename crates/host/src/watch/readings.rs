@@ -4,11 +4,14 @@ use super::memory_group::{Group, GroupMemory};
 use crate::{disk_counters, proc, tracefs};
 use larder_schema::as_f64;
 use larder_schema::watch::{Disk, Memory};
+use std::collections::BTreeSet;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CounterReadings {
     time_ns: u64,
     pub(super) disks: Vec<(u32, Disk)>,
+    /// Disks whose counters are switched off.
+    switched_off: BTreeSet<String>,
     vmstat: String,
     /// Microseconds in which at least one task was stalled.
     memory_stall_us: Option<u64>,
@@ -23,6 +26,7 @@ impl CounterReadings {
             group: group.and_then(Group::now),
             time_ns: tracefs::now_ns(),
             disks: disk_counters::with_partitions(),
+            switched_off: disk_counters::switched_off(),
             vmstat: proc::read("/proc/vmstat").unwrap_or_default(),
             memory_stall_us: proc::read("/proc/pressure/memory")
                 .and_then(|text| parse_stall(&text)),
@@ -35,8 +39,16 @@ impl CounterReadings {
         &self.vmstat
     }
 
-    /// Returns the disks that were active since `before`.
-    pub(crate) fn disks_since(&self, before: &CounterReadings) -> Vec<Disk> {
+    /// Returns the disks that were active since `before`, and the names of those whose requests
+    /// the kernel did not count.
+    pub(crate) fn disks_since(&self, before: &CounterReadings) -> (Vec<Disk>, Vec<String>) {
+        let mut active = self.active_since(before);
+        let uncounted = disk_counters::uncounted(&before.switched_off, &self.switched_off, &active);
+        active.retain(|disk| !disk_counters::is_among(&disk.name, &uncounted));
+        (active, uncounted.into_iter().collect())
+    }
+
+    fn active_since(&self, before: &CounterReadings) -> Vec<Disk> {
         let pairs = self.disks.iter().filter_map(|(dev, now)| {
             let earlier = before.disks.iter().find(|(known, _)| known == dev);
             let since = earlier.map_or_else(|| now.clone(), |(_, earlier)| subtract(now, earlier));
@@ -120,12 +132,12 @@ mod tests {
         let now = Disk { reads: 103, ..before.clone() };
         let readings =
             |disk| CounterReadings { disks: vec![(dev, disk)], ..CounterReadings::default() };
-        let since = readings(now.clone()).disks_since(&readings(before.clone()));
+        let since = readings(now.clone()).active_since(&readings(before.clone()));
         assert_eq!((since.len(), since[0].reads, since[0].read_ms), (1, 3, 0));
         let slow = readings(Disk { busy_ms: before.busy_ms + 200, ..before.clone() });
-        assert_eq!(slow.disks_since(&readings(before.clone()))[0].busy_ms, 200, "it is at it");
-        assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
-        let new = readings(now).disks_since(&CounterReadings::default());
+        assert_eq!(slow.active_since(&readings(before.clone()))[0].busy_ms, 200, "it is at it");
+        assert_eq!(readings(before.clone()).active_since(&readings(before)), [], "it did nothing");
+        let new = readings(now).active_since(&CounterReadings::default());
         assert_eq!(new[0].reads, 103, "it was not there before");
     }
 

@@ -3,6 +3,7 @@
 use crate::host_counters::{disks_table, processes_table, whole_table};
 use crate::page::{self, Card, Head, all_rows, list, section};
 use crate::table::Table;
+use crate::watch::not_counted;
 use larder_schema::as_u64;
 use larder_schema::bottleneck::{Bottleneck, BottleneckKind};
 use larder_schema::format;
@@ -78,13 +79,7 @@ fn sentences(bottleneck: &Bottleneck) -> Vec<String> {
     facts.push(format::counted(counters.samples, "sample"));
     let mut sentences = bottleneck.reasons.clone();
     sentences.push(format!("{}.", facts.join(", ")));
-    if !counters.uncounted_disks.is_empty() {
-        sentences.push(format!(
-            "Not counted, since queue/iostats is 0: {}; switch it on with echo 1 > \
-             /sys/block/NAME/queue/iostats.",
-            counters.uncounted_disks.join(", ")
-        ));
-    }
+    sentences.extend(counters.uncounted_disks.iter().map(|disk| not_counted(disk)));
     sentences
 }
 

@@ -156,7 +156,7 @@ fn waiting_without_a_busy_disk_and_uncounted_disks_are_unknown() {
     counters.uncounted_disks = vec!["sdb".to_owned()];
     let found = of(counters);
     assert_eq!(found.verdict, "Cannot tell: the requests of sdb are not counted");
-    assert!(to_text(&found).contains("echo 1 > /sys/block/NAME/queue/iostats"));
+    assert!(to_text(&found).contains("echo 1 > /sys/block/sdb/queue/iostats"));
     let none = of(HostCounters { cpu: HostCpu::default(), ..HostCounters::default() });
     assert_eq!(none.kind, BottleneckKind::Nothing);
 }

@@ -19,6 +19,9 @@ pub(super) enum Kind {
     Memory,
     Disk,
     Process,
+    PagingFile,
+    Processor,
+    System,
 }
 
 /// The names of an object or counter.
@@ -73,6 +76,9 @@ named! {
         "physikalischer datentrager", "disque physique", "disco fisico"
     ],
     Process: Process 230 "Process" ["prozess", "processus", "proceso"],
+    PagingFile: PagingFile 700 "Paging File" [],
+    Processor: Processor 238 "Processor" ["prozessor"],
+    System: System 2 "System" [],
 }
 
 named! {
@@ -99,6 +105,9 @@ named! {
         "verfugbare mb", "megaoctets disponibles", "mbytes disponibles"
     ],
     PagesPerSec: Memory 40 "Pages/sec" ["seiten/s", "pages/s", "paginas/s"],
+    PageReads: Memory 42 "Page Reads/sec" [],
+    PagesInput: Memory 822 "Pages Input/sec" [],
+    CacheFaults: Memory 36 "Cache Faults/sec" [],
     CacheBytes: Memory 818 "Cache Bytes" ["cachebytes", "octets du cache"],
     CacheResident: Memory 76 "System Cache Resident Bytes" [
         "systemcache: residente bytes", "octets residants dans le cache systeme"
@@ -111,6 +120,14 @@ named! {
         "durchschnittl. warteschlangenlange des datentragers",
         "longueur moyenne de file d'attente du disque", "promedio de longitud de la cola de disco"
     ],
+    ReadQueue: Disk 1402 "Avg. Disk Read Queue Length" [
+        "durchschnittl. warteschlangenlange der datentrager-lesevorgange"
+    ],
+    WriteQueue: Disk 1404 "Avg. Disk Write Queue Length" [
+        "durchschnittl. warteschlangenlange der datentrager-schreibvorgange"
+    ],
+    DiskTime: Disk 200 "% Disk Time" [],
+    IdleTime: Disk 1482 "% Idle Time" [],
     ReadTime: Disk 202 "% Disk Read Time" [
         "lesezeit (%)", "pourcentage du temps de lecture du disque",
         "% de tiempo de lectura de disco"
@@ -119,6 +136,7 @@ named! {
         "schreibzeit (%)", "pourcentage du temps ecriture du disque",
         "% de tiempo de escritura de disco"
     ],
+    SecPerTransfer: Disk 206 "Avg. Disk sec/Transfer" [],
     SecPerRead: Disk 208 "Avg. Disk sec/Read" [
         "mittlere sek./lesevorgange", "moyenne disque s/lecture",
         "promedio de segundos de disco/lectura"
@@ -127,6 +145,7 @@ named! {
         "mittlere sek./schreibvorgange", "moyenne disque s/ecriture",
         "promedio de segundos de disco/escritura"
     ],
+    DiskTransfers: Disk 212 "Disk Transfers/sec" [],
     DiskReads: Disk 214 "Disk Reads/sec" [
         "lesevorgange/s", "lectures disque/s", "lecturas de disco/s"
     ],
@@ -143,8 +162,19 @@ named! {
     ],
     SplitIo: Disk 1484 "Split IO/Sec" ["teil-e/a/s", "e/s partagees/s"],
     PrivateBytes: Process 186 "Private Bytes" ["private bytes"],
+    ProcessTime: Process 6 "% Processor Time" ["prozessorzeit (%)"],
+    IoReads: Process 1412 "IO Read Operations/sec" [],
+    IoWrites: Process 1414 "IO Write Operations/sec" [],
+    IoData: Process 1416 "IO Data Operations/sec" [],
+    IoOthers: Process 1418 "IO Other Operations/sec" [],
     IoReadBytes: Process 1420 "IO Read Bytes/sec" ["e/a-bytes gelesen/s"],
     IoWriteBytes: Process 1422 "IO Write Bytes/sec" ["e/a-bytes geschrieben/s"],
+    IoDataBytes: Process 1424 "IO Data Bytes/sec" [],
+    IoOtherBytes: Process 1426 "IO Other Bytes/sec" [],
+    PagingUse: PagingFile 702 "% Usage" [],
+    PagingUsePeak: PagingFile 704 "% Usage Peak" [],
+    ProcessorTime: Processor 6 "% Processor Time" ["prozessorzeit (%)"],
+    ProcessorQueue: System 44 "Processor Queue Length" [],
 }
 
 impl Object {
@@ -188,8 +218,18 @@ impl Counter {
         COUNTERS.iter().filter(move |row| row.kind == kind).map(|row| row.item)
     }
 
-    /// Returns true if the counter is a percentage.
-    pub(super) fn is_percentage(self) -> bool {
+    /// Returns true if the report follows from other counters, if a log lacks this one.
+    pub(super) fn is_optional(self) -> bool {
+        use Counter::{
+            CacheFaults, DiskTime, DiskTransfers, IdleTime, PageReads, PagesInput, ReadQueue,
+            SecPerTransfer, WriteQueue,
+        };
+        let of_disk = [DiskTime, IdleTime, DiskTransfers, SecPerTransfer, ReadQueue, WriteQueue];
+        of_disk.contains(&self) || [CacheFaults, PageReads, PagesInput].contains(&self)
+    }
+
+    /// Returns true if the counter is a ratio of hits.
+    pub(super) fn is_hit_ratio(self) -> bool {
         use Counter::{CopyReadHits, DataMapHits, MdlReadHits, PinReadHits};
         matches!(self, CopyReadHits | DataMapHits | PinReadHits | MdlReadHits)
     }
@@ -202,7 +242,10 @@ mod tests {
 
     #[test]
     fn names_are_folded_and_differ_within_an_object() {
-        for kind in [Kind::Cache, Kind::Memory, Kind::Disk, Kind::Process] {
+        let of_machine = [Kind::PagingFile, Kind::Processor, Kind::System];
+        for kind in
+            [Kind::Cache, Kind::Memory, Kind::Disk, Kind::Process].into_iter().chain(of_machine)
+        {
             let mut seen: Vec<(usize, &str)> = Vec::new();
             for row in COUNTERS.iter().filter(|row| row.kind == kind) {
                 assert_eq!(Counter::from_name(kind, &fold(row.english)), Some((row.item, None)));

@@ -233,11 +233,11 @@ impl Log {
         for column in &mut self.columns {
             let counter = column.counter;
             // The limit applies to calls and pages only; rates of bytes may be higher.
-            let is_rate = column.object.kind() == Kind::Cache && !counter.is_percentage();
+            let is_rate = column.object.kind() == Kind::Cache && !counter.is_hit_ratio();
             for (position, value) in column.values.iter_mut().enumerate() {
                 let impossible = value.is_some_and(|value| {
                     value < 0.0
-                        || (counter.is_percentage() && value > PERCENTAGE_MAX)
+                        || (counter.is_hit_ratio() && value > PERCENTAGE_MAX)
                         || (is_rate && value > RATE_MAX)
                 });
                 if impossible {

@@ -1,12 +1,15 @@
 //! Renderings of a log: as text, CSV, JSON and HTML.
 
+mod tables;
+
 use super::counters::{Counter, Kind};
 use crate::chart::{Axis, Chart, Labels};
 use crate::findings;
 use crate::page::{self, Card, Head, details, html_table, list, section};
-use crate::table::{Cell, Column, Field, Table};
-use larder_schema::perfmon::{Bursts, Disk, Interface, Line, Process, Summary};
+use crate::table::{Cell, Column, Table};
+use larder_schema::perfmon::{Interface, Line, Summary};
 use larder_schema::{as_u64, format};
+use tables::tables;
 
 /// Counters of the table of bursts.
 const BURST_COUNTERS: [Counter; 4] = [
@@ -279,109 +282,4 @@ fn has_table(summary: &Summary, counter: &str) -> bool {
     } else {
         !summary.disks.is_empty()
     }
-}
-
-fn tables(summary: &Summary) -> Vec<Table> {
-    let all = [
-        interface_table(summary),
-        burst_table(summary),
-        disk_table(summary),
-        memory_table(summary),
-        process_table(summary),
-    ];
-    all.into_iter().filter(|table| !table.is_empty()).collect()
-}
-
-fn interface_table(summary: &Summary) -> Table {
-    let other = |interface, calls_per_s: Option<f64>| {
-        calls_per_s.map(|_| Interface {
-            interface,
-            calls_per_s,
-            hit_ratio: None,
-            averaged_hit_ratio: None,
-            misses_per_s: None,
-        })
-    };
-    let others = [
-        other("of copy: fast", summary.fast_reads_per_s),
-        other("of data map: pinned", summary.data_map_pins_per_s),
-        other("read-ahead", summary.read_aheads_per_s),
-    ];
-    let rows: Vec<Interface> =
-        summary.interfaces.iter().cloned().chain(others.into_iter().flatten()).collect();
-    let fields = [
-        Field::word("interface", "interface", |it: &Interface| it.interface),
-        Field::number("calls_per_s", "calls/s", |it| it.calls_per_s),
-        Field::percent("hit_ratio", "hits", |it| it.hit_ratio),
-        Field::percent("averaged_hit_ratio", "as averaged", |it| it.averaged_hit_ratio),
-        Field::number("misses_per_s", "misses/s", |it| it.misses_per_s),
-    ];
-    Table::of("Reads of the cache", &rows, fields)
-}
-
-fn burst_table(summary: &Summary) -> Table {
-    let fields = [
-        Field::word("what", "what", |it: &Bursts| it.what),
-        Field::number("bursts_per_s", "bursts/s", |it| it.bursts_per_s),
-        Field::number("pages_per_s", "pages/s", |it| it.pages_per_s),
-        Field::number("pages_per_burst", "pages/burst", |it| it.pages_per_burst),
-        Field::number("pages_per_s_max", "most pages/s", |it| it.pages_per_s_max),
-    ];
-    Table::of("Writes of the cache", &summary.bursts, fields)
-}
-
-fn disk_table(summary: &Summary) -> Table {
-    let fields = [
-        Field::text("disk", "disk", |it: &Disk| format!("{} {}", it.object, it.disk)),
-        Field::number("reads_per_s", "reads/s", |it| it.reads_per_s),
-        Field::seconds("seconds_per_read", "a read", |it| it.seconds_per_read),
-        Field::mean_bytes("bytes_per_read", "bytes", |it| it.bytes_per_read),
-        Field::percent("read_time", "% time", |it| it.read_time),
-        Field::number("writes_per_s", "writes/s", |it| it.writes_per_s),
-        Field::seconds("seconds_per_write", "a write", |it| it.seconds_per_write),
-        Field::mean_bytes("bytes_per_write", "bytes", |it| it.bytes_per_write),
-        Field::percent("write_time", "% time", |it| it.write_time),
-        Field::number("queue", "queue", |it| it.queue),
-        Field::number("splits_per_s", "splits/s", |it| it.splits_per_s),
-    ];
-    Table::of("Disks", &summary.disks, fields)
-}
-
-fn memory_table(summary: &Summary) -> Table {
-    let titles = ["first", "least", "mean", "most", "last"];
-    let numbers = titles.map(|title| Column::numbers(title, title));
-    let mut table =
-        Table::new("Memory", [Column::words("memory", "memory")].into_iter().chain(numbers));
-    let Some(memory) = &summary.memory else { return table };
-    let bytes = [
-        ("available", [None, memory.available_min_bytes, memory.available_mean_bytes, None, None]),
-        (
-            "cache",
-            [
-                memory.cache_first_bytes,
-                memory.cache_min_bytes,
-                None,
-                memory.cache_max_bytes,
-                memory.cache_last_bytes,
-            ],
-        ),
-    ];
-    for (name, values) in bytes {
-        table.push([Cell::word(name)].into_iter().chain(values.map(Cell::mean_bytes)));
-    }
-    let paging = [None, None, memory.pages_per_s, memory.pages_per_s_max, None];
-    let paging = paging.map(Cell::number);
-    table.push([Cell::word("paging, pages/s")].into_iter().chain(paging));
-    table
-}
-
-fn process_table(summary: &Summary) -> Table {
-    let fields = [
-        Field::word("process", "process", |it: &Process| &it.process),
-        Field::mean_bytes("read_bytes_per_s", "read/s", |it| it.read_bytes_per_s),
-        Field::mean_bytes("write_bytes_per_s", "written/s", |it| it.write_bytes_per_s),
-        Field::mean_bytes("private_first_bytes", "own memory, first", |it| it.private_first_bytes),
-        Field::mean_bytes("private_last_bytes", "last", |it| it.private_last_bytes),
-    ];
-    Table::of("Processes", &summary.processes, fields)
 }

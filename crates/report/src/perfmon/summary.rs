@@ -1,18 +1,18 @@
 //! Summary of a log.
 
+mod disks;
+mod machine;
+mod processes;
+
 use super::counters::{Counter, Kind, Object};
 use super::log::Log;
 use super::time;
 use super::weighting::{Intervals, range, unweighted_mean};
 use crate::findings::{self, Observation};
-use larder_schema::perfmon::{
-    Bursts, Disk, Interface, Line, Memory, Process, SCHEMA, Summary, VERSION,
-};
+use larder_schema::perfmon::{Bursts, Interface, Line, SCHEMA, Summary, VERSION};
 
 /// Maximum number of points in a line over time.
 const POINTS_MAX: usize = 240;
-/// Maximum number of reported processes; those with the most I/O come first.
-const PROCESSES_MAX: usize = 12;
 
 /// Name, counter of calls, counter of hits.
 const INTERFACES: [(&str, Counter, Counter); 4] = [
@@ -41,6 +41,7 @@ pub(super) fn summarize(log: &Log) -> Summary {
     if log.times.len() == 1 {
         notes.push("the log has one sample; nothing can be said about changes".to_owned());
     }
+    notes.extend(input.disk_notes());
     let mut summary = Summary {
         schema: SCHEMA,
         version: VERSION,
@@ -57,6 +58,8 @@ pub(super) fn summarize(log: &Log) -> Summary {
         bursts: input.bursts(),
         disks: input.disks(),
         memory: input.memory(),
+        processor: input.processor(),
+        paging_files: input.paging_files(),
         processes: input.processes(),
         lines: input.lines(),
         findings: Vec::new(),
@@ -92,7 +95,7 @@ fn missing(log: &Log) -> Vec<&'static str> {
     let kinds = KINDS.into_iter().map(|(kind, _)| kind).filter(|kind| has_kind(log, *kind));
     kinds
         .flat_map(Counter::of)
-        .filter(|counter| !has(*counter) && !is_available(*counter))
+        .filter(|counter| !has(*counter) && !is_available(*counter) && !counter.is_optional())
         .map(Counter::english)
         .collect()
 }
@@ -149,116 +152,6 @@ impl SummaryInput<'_> {
         .into_iter()
         .filter_map(bursts)
         .collect()
-    }
-
-    fn disks(&self) -> Vec<Disk> {
-        let mut disks = Vec::new();
-        for object in [Object::LogicalDisk, Object::PhysicalDisk] {
-            let mut instances = self.log.instances(object);
-            // Totals come last.
-            instances.sort_by_key(|instance| *instance == "_Total");
-            disks.extend(instances.into_iter().map(|instance| self.disk(object, instance)));
-        }
-        disks
-    }
-
-    fn disk(&self, object: Object, instance: &str) -> Disk {
-        let values = |counter| self.log.instance(object, instance, counter);
-        let mean = |counter| values(counter).and_then(|v| self.intervals.mean(v));
-        let plain = |counter| values(counter).and_then(unweighted_mean);
-        let per_call = |counter, calls| match values(calls) {
-            Some(calls) => values(counter).and_then(|v| self.intervals.per_call(v, calls)),
-            None => plain(counter),
-        };
-        let share = |counter| mean(counter).map(|percent: f64| percent / 100.0);
-        Disk {
-            object: object.english(),
-            disk: instance.to_owned(),
-            reads_per_s: mean(Counter::DiskReads),
-            writes_per_s: mean(Counter::DiskWrites),
-            seconds_per_read: per_call(Counter::SecPerRead, Counter::DiskReads),
-            averaged_seconds_per_read: plain(Counter::SecPerRead),
-            seconds_per_write: per_call(Counter::SecPerWrite, Counter::DiskWrites),
-            averaged_seconds_per_write: plain(Counter::SecPerWrite),
-            bytes_per_read: per_call(Counter::BytesPerRead, Counter::DiskReads),
-            bytes_per_write: per_call(Counter::BytesPerWrite, Counter::DiskWrites),
-            read_time: share(Counter::ReadTime),
-            write_time: share(Counter::WriteTime),
-            queue: mean(Counter::AvgDiskQueue).or_else(|| mean(Counter::DiskQueue)),
-            splits_per_s: mean(Counter::SplitIo),
-        }
-    }
-
-    /// Returns the available memory in bytes, from any of its units.
-    fn available(&self) -> Option<Vec<Option<f64>>> {
-        let units = [
-            (Counter::AvailableBytes, 1.0),
-            (Counter::AvailableKBytes, 1024.0),
-            (Counter::AvailableMBytes, 1024.0 * 1024.0),
-        ];
-        units.into_iter().find_map(|(counter, unit)| {
-            let values = self.log.values(Object::Memory, counter)?;
-            Some(values.iter().map(|value| value.map(|value| value * unit)).collect())
-        })
-    }
-
-    /// Returns the cache size; the system working set if the log has only that.
-    fn resident(&self) -> Option<&[Option<f64>]> {
-        let memory = |counter| self.log.values(Object::Memory, counter);
-        memory(Counter::CacheResident).or_else(|| memory(Counter::CacheBytes))
-    }
-
-    fn memory(&self) -> Option<Memory> {
-        self.log.columns.iter().find(|column| column.object == Object::Memory)?;
-        let available = self.available();
-        let pages = self.log.values(Object::Memory, Counter::PagesPerSec);
-        let cache = self.resident();
-        let ends = cache.and_then(range);
-        let mut seen = cache.into_iter().flatten().copied().flatten();
-        let first = seen.next();
-        Some(Memory {
-            available_min_bytes: available.as_deref().and_then(range).map(|ends| ends.0),
-            available_mean_bytes: available.as_deref().and_then(|v| self.intervals.mean(v)),
-            pages_per_s: pages.and_then(|v| self.intervals.mean(v)),
-            pages_per_s_max: pages.and_then(range).map(|ends| ends.1),
-            cache_first_bytes: first,
-            cache_min_bytes: ends.map(|ends| ends.0),
-            cache_max_bytes: ends.map(|ends| ends.1),
-            cache_last_bytes: seen.last().or(first),
-        })
-    }
-
-    fn processes(&self) -> Vec<Process> {
-        let is_program = |instance: &&str| !["_Total", "Idle"].contains(instance);
-        let instances = self.log.instances(Object::Process).into_iter().filter(is_program);
-        let mut processes: Vec<Process> = instances
-            .map(|instance| {
-                let values = |counter| self.log.instance(Object::Process, instance, counter);
-                let mean = |counter| values(counter).and_then(|v| self.intervals.mean(v));
-                let private = values(Counter::PrivateBytes).unwrap_or_default();
-                let mut seen = private.iter().copied().flatten();
-                let first = seen.next();
-                Process {
-                    process: instance.to_owned(),
-                    read_bytes_per_s: mean(Counter::IoReadBytes),
-                    write_bytes_per_s: mean(Counter::IoWriteBytes),
-                    private_first_bytes: first,
-                    private_last_bytes: seen.last().or(first),
-                    private_bytes: self.levels(private),
-                }
-            })
-            .collect();
-        let weight = |process: &Process| {
-            let io =
-                process.read_bytes_per_s.unwrap_or(0.0) + process.write_bytes_per_s.unwrap_or(0.0);
-            (io, process.private_last_bytes.unwrap_or(0.0))
-        };
-        processes.sort_by(|a, b| {
-            let (a, b) = (weight(a), weight(b));
-            b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
-        });
-        processes.truncate(PROCESSES_MAX);
-        processes
     }
 
     fn lines(&self) -> Vec<Line> {

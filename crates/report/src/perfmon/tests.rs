@@ -287,6 +287,112 @@ fn weights_make_the_difference() {
 }
 
 #[test]
+fn disks_are_weighted_by_transfers_and_shares_by_intervals() {
+    let disk = "PhysicalDisk(0 C:)\\";
+    let name = |counter: &str| format!("{disk}{counter}");
+    let found = summary(&log(&[
+        (&name("Disk Reads/sec"), column(&[90.0, 1.0])),
+        (&name("Disk Writes/sec"), column(&[9.0, 0.0])),
+        (&name("Avg. Disk sec/Transfer"), column(&[0.001, 0.1])),
+        (&name("% Idle Time"), column(&[60.0, 0.0])),
+        (&name("% Disk Time"), column(&[40.0, 260.0])),
+        (&name("Avg. Disk Queue Length"), column(&[0.4, 2.6])),
+        (&name("Avg. Disk Read Queue Length"), column(&[0.3, 2.6])),
+        (&name("Avg. Disk Write Queue Length"), column(&[0.1, 0.0])),
+    ]));
+    let disk = &found.disks[0];
+    near(disk.transfers_per_s, 50.0);
+    near(disk.seconds_per_transfer, (99.0 * 0.001 + 0.1) / 100.0);
+    near(disk.busy, 0.7);
+    near(disk.busy_max, 1.0);
+    near(disk.disk_time, 1.5);
+    near(disk.disk_time_max, 2.6);
+    near(disk.read_queue, 1.45);
+    near(disk.write_queue, 0.05);
+    near(disk.queue_max, 2.6);
+    assert!(!found.missing.contains(&"Disk Transfers/sec"), "it follows from reads and writes");
+
+    let name = |counter: &str| format!("LogicalDisk(D:)\\{counter}");
+    let found = summary(&log(&[
+        (&name("Disk Reads/sec"), column(&[30.0])),
+        (&name("Avg. Disk sec/Read"), column(&[0.01])),
+        (&name("Disk Writes/sec"), column(&[10.0])),
+        (&name("Avg. Disk sec/Write"), column(&[0.03])),
+    ]));
+    near(found.disks[0].seconds_per_transfer, 0.015);
+    assert_eq!((found.disks[0].busy, found.disks[0].disk_time), (None, None));
+}
+
+#[test]
+fn disks_that_are_not_counted_are_not_idle() {
+    let name = |disk: &str, counter: &str| format!("PhysicalDisk({disk})\\{counter}");
+    let found = summary(&log(&[
+        (&name("off", "Disk Reads/sec"), column(&[0.0, 0.0])),
+        (&name("off", "% Idle Time"), column(&[0.0, 0.0])),
+        (&name("idle", "Disk Reads/sec"), column(&[0.0, 0.0])),
+        (&name("idle", "% Idle Time"), column(&[100.0, 100.0])),
+        (&name("unknown", "Disk Reads/sec"), column(&[0.0, 0.0])),
+    ]));
+    let rates: Vec<Option<f64>> = found.disks.iter().map(|disk| disk.reads_per_s).collect();
+    assert_eq!(rates, [None, Some(0.0), Some(0.0)]);
+    assert_eq!((found.disks[0].busy, found.disks[1].busy), (None, Some(0.0)));
+    let notes = found.notes.join("\n");
+    assert!(notes.contains("PhysicalDisk off: not counted: all counters are 0"), "{notes}");
+    assert!(notes.contains("PhysicalDisk unknown: all counters are 0: without"), "{notes}");
+    assert!(!notes.contains("idle:"), "{notes}");
+}
+
+#[test]
+fn processors_paging_and_operations_are_in_the_tables() {
+    let found = summary(&log(&[
+        ("Processor(0)\\% Processor Time", column(&[80.0, 100.0])),
+        ("Processor(1)\\% Processor Time", column(&[0.0, 100.0])),
+        ("System\\Processor Queue Length", column(&[1.0, 11.0])),
+        ("Paging File(_Total)\\% Usage", column(&[10.0, 30.0])),
+        ("Paging File(\\??\\C:\\pagefile.sys)\\% Usage", column(&[10.0, 30.0])),
+        ("Paging File(\\??\\C:\\pagefile.sys)\\% Usage Peak", column(&[40.0, 45.0])),
+        ("Memory\\Cache Faults/sec", column(&[200.0, 100.0])),
+        ("Memory\\Page Reads/sec", column(&[20.0, 10.0])),
+        ("Memory\\Pages Input/sec", column(&[80.0, 10.0])),
+        ("Process(probe)\\% Processor Time", column(&[150.0, 50.0])),
+        ("Process(probe)\\IO Read Operations/sec", column(&[100.0, 300.0])),
+        ("Process(probe)\\IO Write Operations/sec", column(&[10.0, 30.0])),
+        ("Process(probe)\\IO Other Operations/sec", column(&[1.0, 3.0])),
+        ("Process(probe)\\IO Other Bytes/sec", column(&[64.0, 64.0])),
+        ("Process(quiet)\\IO Data Bytes/sec", column(&[4.0, 4.0])),
+        ("Process(quiet)\\IO Data Operations/sec", column(&[1.0, 1.0])),
+    ]));
+    let processor = found.processor.as_ref().expect("processors");
+    near(processor.time, 0.7);
+    near(processor.time_max, 1.0);
+    near(processor.queue, 6.0);
+    near(processor.queue_max, 11.0);
+    let files: Vec<&str> = found.paging_files.iter().map(|it| it.file.as_str()).collect();
+    assert_eq!(files, ["\\??\\C:\\pagefile.sys", "_Total"]);
+    near(found.paging_files[0].usage, 0.2);
+    near(found.paging_files[0].usage_max, 0.3);
+    near(found.paging_files[0].usage_peak, 0.45);
+    let memory = found.memory.as_ref().expect("memory");
+    near(memory.cache_faults_per_s, 150.0);
+    near(memory.page_reads_per_s, 15.0);
+    near(memory.pages_input_per_s, 45.0);
+    let process =
+        |name| found.processes.iter().find(|it| it.process == name).expect("the process is there");
+    near(process("probe").processor_time, 1.0);
+    near(process("probe").data_operations_per_s, 220.0);
+    near(process("probe").other_operations_per_s, 2.0);
+    near(process("probe").other_bytes_per_s, 64.0);
+    near(process("quiet").data_bytes_per_s, 4.0);
+    near(process("quiet").data_operations_per_s, 1.0);
+    let text = to_text(&found);
+    for part in ["Processors", "Paging files", "I/O operations", "cache faults/s", "45.0 %"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let plain = summary(&published());
+    assert_eq!((plain.processor, plain.paging_files), (None, Vec::new()));
+}
+
+#[test]
 fn any_bytes_give_a_result_or_an_error() {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -1,4 +1,4 @@
-//! Disk activity, in the measures of Perfmon.
+//! Disk activity, in the measures of Perfmon, and the disks whose activity is unknown.
 
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::as_f64;
@@ -11,6 +11,13 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// Formats a mean number of requests; the digits of a negligible one are meaningless.
 fn queue(mean: f64) -> Cell {
     if mean > 0.0 && mean < 0.01 { Cell::shown(mean, "< 0.01") } else { Cell::number(mean) }
+}
+
+/// Returns the sentence about a disk whose requests the kernel does not count: its activity is
+/// unknown, not 0.
+#[must_use]
+pub fn not_counted(disk: &str) -> String {
+    format!("{disk}: not counted (queue/iostats is 0; echo 1 > /sys/block/{disk}/queue/iostats)")
 }
 
 /// Returns the disks as a table; `duration_ns` is the length of the interval.

@@ -52,6 +52,11 @@ pub fn to_html(watch: &Watch) -> String {
             body.push_str(&section(title, &(html_table(&table) + &more)));
         }
     }
+    if !total.uncounted.is_empty() {
+        let sentences: Vec<String> =
+            total.uncounted.iter().map(|disk| disks::not_counted(disk)).collect();
+        body.push_str(&section("Disks that are not counted", &list(&sentences)));
+    }
     if let Some(sentence) = not_kept(total) {
         put_line!(body, "<p>{}.</p>", capitalized(&sentence));
     }

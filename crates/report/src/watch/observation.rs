@@ -82,7 +82,8 @@ fn processes(watch: &Watch) -> Vec<ProcessUse> {
 impl From<&Watch> for Observation {
     fn from(watch: &Watch) -> Observation {
         let (total, sum) = (&watch.total, &watch.total.sum);
-        let whole = watch.scope == WHOLE;
+        // A disk that is not counted may be the one that wrote.
+        let whole = watch.scope == WHOLE && total.uncounted.is_empty();
         let writer = writer(&total.disks).map(|disk| disk.name.as_str());
         let memory = total.memory.total_bytes;
         Observation {

@@ -91,6 +91,20 @@ fn the_text_says_what_is_known_and_what_is_missing() {
 }
 
 #[test]
+fn a_disk_that_is_not_counted_is_named_and_proves_no_idle_disk() {
+    let mut watch = watch();
+    watch.scope = larder_schema::watch::WHOLE.to_owned();
+    let rates = |watch: &Watch| crate::findings::Observation::from(watch).moments[0].written_per_s;
+    assert!(rates(&watch).is_some());
+    watch.total.uncounted = vec!["sdb".to_owned()];
+    let sentence = "sdb: not counted (queue/iostats is 0; echo 1 > /sys/block/sdb/queue/iostats)";
+    assert!(to_text(&watch, None).contains(sentence));
+    let page = to_html(&watch).replace("&gt;", ">");
+    assert!(page.contains("not counted (queue/iostats is 0"), "{page}");
+    assert_eq!(rates(&watch), None, "sdb may have written");
+}
+
+#[test]
 fn the_lines_over_time_add_up_to_what_was_read() {
     let mut watch = watch();
     let idle =

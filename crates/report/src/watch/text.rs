@@ -216,6 +216,9 @@ pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: Option<u
     if let Some(sentence) = not_kept(interval) {
         put_line!(text, "{sentence}\n");
     }
+    for disk in &interval.uncounted {
+        put_line!(text, "{}", crate::escape::line(&disks::not_counted(disk)));
+    }
     let sum = &interval.sum;
     put_line!(
         text,

@@ -9,6 +9,7 @@ use larder_host::space;
 use larder_host::stack::{Layer, Roots, Stack};
 use larder_lab::balance::{DiskLoad, FileSystemPlace, MeasuredDisk, limits_of_model};
 use larder_report::escape;
+use larder_report::watch::not_counted;
 use larder_schema::{as_f64, as_u64, format};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -207,7 +208,15 @@ impl Inventory {
             |it: &&(String, _)| it.0 == name || device.is_some_and(|device| device.label == it.0);
         let model = arguments.disks.iter().find(names).and_then(|(_, model)| model.as_ref());
         let bytes = device.map_or(0, |device| device.bytes);
-        let counters = recording.disks.get(&name);
+        // The counters of a record without this disk would be those of the other records only.
+        let is_uncounted = recording.uncounted.contains(&name);
+        if is_uncounted {
+            self.notes.push(format!(
+                "{} in a record: only the load of the recorded files is known.",
+                not_counted(&name)
+            ));
+        }
+        let counters = recording.disks.get(&name).filter(|_| !is_uncounted);
         let disk = &mut self.disks[number];
         disk.counted = counters.map(|it| DiskLoad {
             reads: as_f64(it.reads),

@@ -8,7 +8,7 @@ use larder_lab::trace::{Addressing, NameKind, Op, Record, Source};
 use larder_report::escape;
 use larder_schema::as_f64;
 use larder_schema::watch::{Disk, Row, Watch};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of files of a trace: those of a million requests to different ones.
@@ -35,6 +35,8 @@ pub(super) struct Recording {
     pub(super) loads: Vec<RecordedLoad>,
     /// Counters of disks by name.
     pub(super) disks: BTreeMap<String, Disk>,
+    /// Disks that were not counted, in at least one record.
+    pub(super) uncounted: BTreeSet<String>,
     pub(super) notes: Vec<String>,
 }
 
@@ -63,6 +65,7 @@ impl Recording {
                     .to_owned(),
             );
         }
+        self.uncounted.extend(total.uncounted);
         for disk in total.disks {
             add_counters(self.disks.entry(disk.name.clone()).or_default(), &disk);
         }

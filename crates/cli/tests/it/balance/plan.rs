@@ -217,6 +217,23 @@ fn a_record_of_loop_devices_becomes_a_plan_and_a_script_that_moves() {
 }
 
 #[test]
+fn a_disk_that_was_not_counted_is_named_and_has_no_service_time() {
+    let Some(rig) = Rig::new() else { return };
+    fs::write(rig.file("first"), vec![7; 4096]).unwrap();
+    rig.record(vec![rig.row("first", 400)]);
+    let path = rig.directory.path().join("record.json");
+    let mut watch = Watch::from_json(&fs::read_to_string(&path).unwrap()).unwrap();
+    watch.total.disks.clear();
+    watch.total.uncounted = vec![rig.device(0)];
+    fs::write(path, watch.to_json()).unwrap();
+    let plan = rig.plan(&[]);
+    let notes = plan["notes"].to_string();
+    let sentence = format!("{}: not counted (queue/iostats is 0", rig.device(0));
+    assert!(notes.contains(&sentence), "{plan:#}");
+    assert_eq!(plan["disks"][0]["service"], "unknown", "{plan:#}");
+}
+
+#[test]
 fn what_stays_and_what_is_in_the_way_is_in_the_plan() {
     let Some(rig) = Rig::new() else { return };
     for name in ["first", "second"] {
