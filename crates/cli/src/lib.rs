@@ -84,7 +84,7 @@ enum Command {
     Size(commands::size::SizeArgs),
     /// Simulate caches over traces: hit ratios and curves.
     Sim(commands::sim::SimArgs),
-    /// Advise RAID level, chunk and allocation unit for a trace.
+    /// Find the bottleneck; choose RAID level, chunk and allocation unit.
     Advise(commands::advise::AdviseArgs),
     /// Show which files and processes load which disk, and plan moves.
     ///

@@ -282,7 +282,9 @@ fn of_disk(counters: &HostCounters, disk: &HostDisk, expected: ExpectedDisk) -> 
     let mut reasons: Vec<String> = waiting(counters).into_iter().collect();
     reasons.push(activity(disk));
     let name = escape::text(&disk.disk);
-    let service = disk.busy_seconds_per_request().or(disk.seconds_per_request());
+    let rate = disk.requests_per_s().filter(|rate| *rate > 0.0);
+    let service = utilization(disk).zip(rate).map(|(busy, rate)| busy / rate);
+    let service = service.or(disk.seconds_per_request());
     let usual = usual(disk, &expected);
     reasons.extend(service.map(|service| {
         format!(

@@ -75,7 +75,7 @@ pub const DISK_COUNTERS: &[HostCounter<HostDisk>] = counters! {
     "busy" "100 - % Idle Time" "diskstats 10" "d(10) / dt, at most 1" Share |it| it.busy;
     "busy max" "" "diskstats 10" "maximum of a sample" Share |it| it.busy_max;
     "queue" "Avg. Disk Queue Length" "diskstats 11" "d(11) / dt" Number |it| it.queue;
-    "queue max" "Current Disk Queue Length" "diskstats 11" "maximum of a sample" Number
+    "queue max" "" "diskstats 11" "maximum of a sample" Number
         |it| it.queue_max;
     "splits/s" "Split IO/Sec" "tracepoint block_split, with larder watch" "number / dt" Number
         |it| it.splits_per_s;
@@ -155,8 +155,16 @@ impl CounterUnit {
     }
 }
 
-fn fields<T: 'static>(counters: &'static [HostCounter<T>], all: &[T]) -> Vec<Field<T>> {
-    let is_counted = |it: &&HostCounter<T>| all.iter().any(|row| (it.value)(row).is_some());
+/// Counters of reads and writes together, which have no column if the others are known.
+const OF_BOTH: [&str; 2] = ["requests/s", "sec/request"];
+
+fn fields<T: 'static>(
+    counters: &'static [HostCounter<T>],
+    all: &[T],
+    is_shown: impl Fn(&str) -> bool,
+) -> Vec<Field<T>> {
+    let is_counted =
+        |it: &&HostCounter<T>| is_shown(it.name) && all.iter().any(|row| (it.value)(row).is_some());
     let field = |it: &'static HostCounter<T>| {
         let column = Column::numbers(it.name, it.name);
         Field::of(column, move |row| it.unit.cell((it.value)(row)))
@@ -168,7 +176,9 @@ fn fields<T: 'static>(counters: &'static [HostCounter<T>], all: &[T]) -> Vec<Fie
 #[must_use]
 pub fn disks_table(disks: &[HostDisk]) -> Table {
     let mut all = vec![Field::word("disk", "disk", |it: &HostDisk| &it.disk)];
-    all.extend(fields(DISK_COUNTERS, disks));
+    let is_separate = disks.iter().all(|it| it.reads_per_s.is_some());
+    let is_shown = |name: &str| !is_separate || !OF_BOTH.contains(&name);
+    all.extend(fields(DISK_COUNTERS, disks, is_shown));
     Table::of("Disks", disks, all)
 }
 
@@ -176,7 +186,7 @@ pub fn disks_table(disks: &[HostDisk]) -> Table {
 #[must_use]
 pub fn processes_table(processes: &[HostProcess], max: usize) -> Table {
     let mut all = vec![Field::text("process", "process", HostProcess::label)];
-    all.extend(fields(PROCESS_COUNTERS, processes));
+    all.extend(fields(PROCESS_COUNTERS, processes, |_| true));
     Table::of("Processes", &processes[..processes.len().min(max)], all)
 }
 

@@ -197,13 +197,6 @@ impl HostDisk {
     pub fn bytes_per_request(&self) -> Option<f64> {
         ratio(sum(self.read_bytes_per_s, self.write_bytes_per_s), self.requests_per_s())
     }
-
-    /// Returns the time of a request while the disk is busy: its service time, if the disk serves
-    /// one request at a time.
-    #[must_use]
-    pub fn busy_seconds_per_request(&self) -> Option<f64> {
-        ratio(self.busy, self.requests_per_s())
-    }
 }
 
 impl HostProcess {

@@ -38,10 +38,10 @@ pub(crate) struct AdviseArgs {
     time: Option<u64>,
 
     /// Use the built-in sample trace; see larder size.
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long, conflicts_with = "file", hide_short_help = true)]
     sample: bool,
 
-    /// Model of a disk (larder model list) [default: disk; for counters: the kind of each disk].
+    /// Model of a disk (larder model list) [default: disk; for counters: its kind].
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse)]
     disk: Option<StoreSpec>,
 
@@ -53,16 +53,16 @@ pub(crate) struct AdviseArgs {
     /// Failed disks that the array survives.
     ///
     /// Whichever disks these are.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_short_help = true,
           value_parser = clap::value_parser!(u8).range(0..=2))]
     failures: u8,
 
     /// Space that is needed; at least that of the trace.
-    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes, hide_short_help = true)]
     space: Option<u64>,
 
     /// Price of a disk, in any unit.
-    #[arg(long, value_name = "PRICE", value_parser = price)]
+    #[arg(long, value_name = "PRICE", value_parser = price, hide_short_help = true)]
     price: Option<f64>,
 
     /// Memory of a cache in front of the disks.

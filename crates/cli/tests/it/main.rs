@@ -6,6 +6,7 @@
 mod anonymize;
 mod balance;
 mod bench_wrong;
+mod bottleneck;
 mod cold;
 mod compatibility;
 mod control;

@@ -185,8 +185,8 @@ impl Samples {
         disks.retain(|disk| disk.requests_per_s() != Some(0.0) || disk.busy != Some(0.0));
         disks.sort_by(|a, b| b.queue.unwrap_or(0.0).total_cmp(&a.queue.unwrap_or(0.0)));
         notes.push(
-            "Processes, repeated reads and tasks that wait are not in this log: whether a process \
-             or a small cache is the cause shows larder advise --live."
+            "Processes, repeated reads and waiting tasks are not in this log; larder advise --live \
+             tells whether a process or a small cache is the cause."
                 .to_owned(),
         );
         Some(HostCounters {
