@@ -40,7 +40,9 @@ pub struct HostCounter<T> {
 
 /// Defines counters, one row each: name, names of Windows, source, formula, unit, value.
 macro_rules! counters {
-    ($($name:literal $windows:literal $source:literal $formula:literal $unit:ident $value:expr;)*) => {
+    ($(
+        $name:literal $windows:literal $source:literal $formula:literal $unit:ident $value:expr;
+    )*) => {
         &[$(HostCounter {
             name: $name,
             windows: $windows,
@@ -83,8 +85,8 @@ pub const DISK_COUNTERS: &[HostCounter<HostDisk>] = counters! {
 
 /// Counters of the whole host.
 pub const WHOLE_COUNTERS: &[HostCounter<HostCounters>] = counters! {
-    "processors busy" "Processor: % Processor Time (_Total)" "/proc/stat" "1 - d(idle + iowait) / d(all)"
-        Share |it| it.cpu.busy;
+    "processors busy" "Processor: % Processor Time (_Total)" "/proc/stat"
+        "1 - d(idle + iowait) / d(all)" Share |it| it.cpu.busy;
     "idle with I/O in flight" "" "/proc/stat" "d(iowait) / d(all)" Share |it| it.cpu.io_wait;
     "time with a task waiting for I/O" "" "/proc/pressure/io" "d(some total) / dt" Share
         |it| it.memory.io_pressure;
@@ -100,8 +102,8 @@ pub const WHOLE_COUNTERS: &[HostCounter<HostCounters>] = counters! {
         "1 - SwapFree / SwapTotal" Share |it| it.memory.paging_file_use;
     "paging file in use, maximum" "Paging File: % Usage Peak" "the same" "maximum of a sample"
         Share |it| it.memory.paging_file_use_max;
-    "pages/s" "Memory: Pages/sec" "vmstat pswpin, pswpout" "d(pswpin + pswpout) / dt; Windows counts mapped files too"
-        Number |it| it.memory.pages_per_s;
+    "pages/s" "Memory: Pages/sec" "vmstat pswpin, pswpout"
+        "d(pswpin + pswpout) / dt; Windows counts mapped files too" Number |it| it.memory.pages_per_s;
     "lazy-write flushes/s" "Lazy Write Flushes/sec"
         "tracepoint writeback_written, with larder watch" "number / dt" Number
         |it| it.memory.lazy_flushes_per_s;

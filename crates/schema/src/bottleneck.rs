@@ -1,4 +1,5 @@
-//! Bottleneck of a host: `larder-bottleneck`, version 1, the result of `larder advise` for counters.
+//! Bottleneck of a host: `larder-bottleneck`, version 1, the result of `larder advise` for
+//! counters.
 
 use crate::host_counters::HostCounters;
 use serde::Serialize;

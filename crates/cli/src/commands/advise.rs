@@ -38,10 +38,12 @@ pub(crate) struct AdviseArgs {
     time: Option<u64>,
 
     /// Use the built-in sample trace; see larder size.
-    #[arg(long, conflicts_with = "file", hide_short_help = true)]
+    #[arg(long, conflicts_with = "file")]
     sample: bool,
 
-    /// Model of a disk (larder model list) [default: disk; for counters: its kind].
+    /// Model of a disk (larder model list).
+    ///
+    /// By default `disk` for an array, and for counters the kind that the kernel reports.
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse)]
     disk: Option<StoreSpec>,
 
@@ -53,7 +55,7 @@ pub(crate) struct AdviseArgs {
     /// Failed disks that the array survives.
     ///
     /// Whichever disks these are.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_short_help = true,
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(0..=2))]
     failures: u8,
 

@@ -81,9 +81,9 @@ fn sar_has_requests_of_both_kinds_together_memory_and_swap_space() {
         12:27:11 AM      3.00      4.00\n\n\
         12:27:01 AM kbswpfree kbswpused  %swpused  kbswpcad   %swpcad\n\
         12:27:11 AM       100       100     50.00         0      0.00\n\n\
-        12:27:01 AM       DEV       tps     rkB/s     wkB/s     dkB/s   areq-sz    aqu-sz     await     %util\n\
-        12:27:11 AM       sda    100.00    400.00    400.00      0.00      8.00      2.00     20.00     90.00\n\
-        Average:          sda    999.00    400.00    400.00      0.00      8.00      2.00     20.00     90.00\n";
+        12:27:01 AM  DEV     tps   rkB/s   wkB/s   dkB/s areq-sz  aqu-sz   await   %util\n\
+        12:27:11 AM  sda  100.00  400.00  400.00    0.00    8.00    2.00   20.00   90.00\n\
+        Average:     sda  999.00  400.00  400.00    0.00    8.00    2.00   20.00   90.00\n";
     let counters = read_text(text.as_bytes()).unwrap();
     assert_eq!(counters.source, "sar");
     let disk = &counters.disks[0];

@@ -29,12 +29,12 @@ pub(super) fn read(text: impl BufRead) -> Result<Samples, ActivityError> {
     // True if the processors of a report of iostat came before its disks.
     let mut has_cpu = false;
     while let Some((_, line)) = lines.next_line()? {
-        let line = String::from_utf8_lossy(line);
+        let line = str::from_utf8(line).unwrap_or_default();
         if line.starts_with("Linux ") {
-            samples = of_first_line(&line);
+            samples = of_first_line(line);
             continue;
         }
-        let (time, words) = split(&line);
+        let (time, words) = split(line);
         let Some(last) = words.last() else {
             heading = None;
             continue;
