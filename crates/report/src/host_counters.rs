@@ -103,12 +103,13 @@ pub const WHOLE_COUNTERS: &[HostCounter<HostCounters>] = counters! {
     "paging file in use, maximum" "Paging File: % Usage Peak" "the same" "maximum of a sample"
         Share |it| it.memory.paging_file_use_max;
     "pages/s" "Memory: Pages/sec" "vmstat pswpin, pswpout"
-        "d(pswpin + pswpout) / dt; Windows counts mapped files too" Number |it| it.memory.pages_per_s;
+        "d(pswpin + pswpout) / dt; Windows counts mapped files too" Number
+        |it| it.memory.pages_per_s;
     "lazy-write flushes/s" "Lazy Write Flushes/sec"
-        "tracepoint writeback_written, with larder watch" "number / dt" Number
+        "tracepoint writeback_single_inode, with larder watch" "number / dt" Number
         |it| it.memory.lazy_flushes_per_s;
     "lazy-write pages/s" "Lazy Write Pages/sec, Data Flush Pages/sec" "vmstat nr_written"
-        "d / dt, with pages that fsync wrote" Number |it| it.memory.lazy_pages_per_s;
+        "d / dt; also those that fsync wrote" Number |it| it.memory.lazy_pages_per_s;
     "bytes/s read again" "" "vmstat workingset_refault_file" "page size x d / dt" Bytes
         |it| it.memory.reread_bytes_per_s;
     "hits of the cache" "Copy Read Hits %" "tracepoint mm_filemap_get_pages, with larder watch"
