@@ -127,7 +127,8 @@ fn metrics() -> io::Result<()> {
 const HOST: &str = "\
 Of [`larder advise`](advise.md) from a running host, a result of `larder watch`, a log of
 Perfmon, or the output of iostat or sar. `diskstats N` is field N of `/proc/diskstats`
-after the name, as in the kernel's iostats.rst; d is a difference of two readings, and dt that of their times.";
+after the name, as in the kernel's iostats.rst; d is a difference of two readings, and dt
+that of their times.";
 
 fn host_counters() -> io::Result<()> {
     fn rows<T>(
