@@ -55,6 +55,8 @@ pub(super) struct Inventory {
     pub(super) notes: Vec<String>,
     /// Files of loop devices: their load is that of the files in them.
     pub(super) images: BTreeSet<PathBuf>,
+    /// Mount points and names of ZFS datasets with load: their devices are in no stack.
+    pub(super) datasets: Vec<(PathBuf, String)>,
     by_key: BTreeMap<PlaceKey, Option<usize>>,
 }
 
@@ -117,14 +119,16 @@ impl Inventory {
 
     fn file_system(&mut self, arguments: &BalanceArgs, number: (u32, u32)) -> Option<Place> {
         let mount = mounts::of_number(number);
-        let name = mount.map_or_else(
+        let name = mount.as_ref().map_or_else(
             || format!("{}:{}", number.0, number.1),
-            |mount: Mount| mount.point.display().to_string(),
+            |mount| mount.point.display().to_string(),
         );
         let stack = match Stack::of_file_system(&Roots::default(), number) {
             Ok(stack) => stack,
             Err(error) => {
                 self.notes.push(format!("The load of {name} was left out: {error}."));
+                let dataset = mount.filter(|mount| mount.fs_type == "zfs");
+                self.datasets.extend(dataset.map(|mount| (mount.point, mount.source)));
                 return None;
             }
         };
