@@ -120,6 +120,7 @@ check() {
   [ "$(id -u)" = 0 ] || { say "stop: run it as root, so that owners are kept" >&2; exit 2; }
   for program in awk bash cut df du find sha256sum sort stat tar xargs; do need "$program"; done
   [ -z "$NEEDS_ATTRIBUTES" ] || need getfattr
+  [[ $(tar --version) == *"GNU tar"* ]] || { say "stop: tar is not GNU tar: install it" >&2; exit 2; }
   [ "$(cat /etc/machine-id 2> /dev/null)" = "$MACHINE" ] ||
     { say "stop: the plan is for another machine" >&2; exit 2; }
   BAD=0

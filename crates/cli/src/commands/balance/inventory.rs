@@ -260,9 +260,10 @@ impl Inventory {
                 }
             }
             let is_target = if is_target { ", and it is no target" } else { "" };
+            let had = if disk.counted.is_some() { "too few requests" } else { "no busy time" };
             self.notes.push(format!(
-                "{} had too few requests in the records for a service time{is_target}: name its \
-                 model with --disk {}=MODEL, or measure one with larder model fit.",
+                "{} had {had} in the records for a service time{is_target}: name its model with \
+                 --disk {}=MODEL, or measure one with larder model fit.",
                 disk.name, disk.name
             ));
         }

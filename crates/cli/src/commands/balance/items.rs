@@ -7,7 +7,7 @@ use larder_host::move_checks::TreeFacts;
 use larder_lab::balance::DiskLoad;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Directories that the start of the machine and its programs need at their places.
 const SYSTEM: [&str; 14] = [
@@ -179,6 +179,10 @@ fn examine(item: &mut Item, place: &Place, inode: Option<u64>, end: u64) {
         return;
     }
     let path = Path::new(&item.path);
+    // The author of a record may name paths that lead elsewhere; the kernel reports none with `..`.
+    if path.components().any(|it| it == Component::ParentDir) {
+        return;
+    }
     let Ok(found) = std::fs::symlink_metadata(path) else { return };
     let is_system = SYSTEM.iter().any(|it| path.starts_with(it));
     if item.is_directory {

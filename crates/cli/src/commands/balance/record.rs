@@ -52,7 +52,10 @@ pub(super) fn read(records: &[PathBuf], input: &InputArgs) -> Result<Recording> 
             None => recording.add_trace(record, input)?,
         }
     }
-    ensure!(recording.duration_ns > 0, "balance records without a duration");
+    ensure!(
+        recording.duration_ns > 0,
+        "balance records without a duration: record with times of day, for longer"
+    );
     Ok(recording)
 }
 

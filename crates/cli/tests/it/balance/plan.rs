@@ -74,6 +74,33 @@ fn a_log_of_process_monitor_is_balanced_over_its_drives() {
 }
 
 #[test]
+fn a_log_of_filemon_is_balanced_over_its_drives() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for number in 0..1000 {
+        let (second, drive) = (number / 100, if number % 10 == 0 { "D" } else { "C" });
+        let (file, offset) = (number % 3, number * 4096);
+        write!(
+            log,
+            "{number}\t10:00:{second:02} AM\tserver.exe:77\tREAD \t{drive}:\\{file}.db\tSUCCESS\t\
+             Offset: {offset} Length: 4096\r\n"
+        )
+        .unwrap();
+    }
+    fs::write(directory.path().join("filemon.log"), log).unwrap();
+    let args = ["balance", "filemon.log", "--disk", "C:=iops:150", "--disk", "D:=iops:150"];
+    let output = larder(directory.path(), &args);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(shown.starts_with("C: is the busiest disk, at "), "{shown}");
+    assert!(shown.contains("server.exe (77)") && shown.contains("Move 1: file C:\\"), "{shown}");
+    // Without models there are no service times, and the answer says what to do.
+    let unknown = text(&larder(directory.path(), &["balance", "filemon.log"]).stdout);
+    assert!(unknown.starts_with("There is no plan"), "{unknown}");
+    assert!(unknown.contains("C: had no busy time in the records"), "{unknown}");
+}
+
+#[test]
 fn what_cannot_be_balanced_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("log.csv"), log()).unwrap();
@@ -266,6 +293,22 @@ fn what_stays_and_what_is_in_the_way_is_in_the_plan() {
     assert_eq!(plan["findings"][0]["check"], "backup");
     let whole = rig.plan(&["--by", "directory"]);
     assert_eq!(whole["moves"], Value::Array(Vec::new()), "a mount point does not move: {whole:#}");
+}
+
+#[test]
+fn a_path_of_a_hostile_record_that_leads_elsewhere_does_not_move() {
+    let Some(rig) = Rig::new() else { return };
+    fs::create_dir(rig.file("directory")).unwrap();
+    for name in ["first", "second"] {
+        fs::write(rig.file(name), vec![7; 4096]).unwrap();
+    }
+    let mut hostile = rig.row("first", 400);
+    hostile.file = rig.file("directory/../first").to_str().unwrap().to_owned();
+    rig.record(vec![hostile, rig.row("second", 400)]);
+    let plan = rig.plan(&[]);
+    let moves = plan["moves"].as_array().unwrap();
+    assert_eq!(moves.len(), 1, "{plan:#}");
+    assert!(moves[0]["from"].as_str().unwrap().ends_with("/second"), "{plan:#}");
 }
 
 #[test]
