@@ -50,8 +50,13 @@ fn escaped(lines: &[String]) -> Vec<String> {
 /// Returns the answer in one sentence, without a period.
 fn verdict(balance: &Balance) -> String {
     let (before, after) = (&balance.before, &balance.after);
+    if before.disk.is_empty() && balance.loads.is_empty() {
+        return "The records have no load of a disk".to_owned();
+    }
     if before.disk.is_empty() {
-        return "the records have no load of a disk".to_owned();
+        return "There is no plan, since no disk with load has known service times: name models \
+                with --disk NAME=MODEL"
+            .to_owned();
     }
     let busiest = format!(
         "{} is the busiest disk, at {}",

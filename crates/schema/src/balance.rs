@@ -95,7 +95,7 @@ pub struct FileLoad {
     pub reads_per_s: f64,
     /// Bytes read.
     pub read_bytes_per_s: f64,
-    /// Writes.
+    /// Writes, with those of the journal that it causes.
     pub writes_per_s: f64,
     /// Bytes written.
     pub write_bytes_per_s: f64,

@@ -178,7 +178,7 @@ fn contents(disks: &Disks) -> Result<Vec<Vec<u8>>> {
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     require(Disk::unavailable_reason())?;
-    require(missing_program(&["bash", "rsync"]))?;
+    require(missing_program(&["bash", "getfattr", "tar"]))?;
     let statement = "the highest utilization, at most 1.1 times that of exhaustive search";
     let test = "balance::tests::a_plan_is_at_most_a_tenth_worse_than_exhaustive_search";
     claims.check(statement, || {

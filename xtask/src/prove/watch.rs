@@ -85,7 +85,7 @@ fn start(env: &Env, words: &[&str]) -> Result<Daemon> {
 /// Starts `larder watch` with its result in `watch.json`.
 pub(super) fn watch(env: &Env, words: &[&str]) -> Result<Daemon> {
     let result = env.file("watch.json");
-    let arguments = ["watch", "--rows", "1000", "--for", "5m", "-o", &result.to_string_lossy()];
+    let arguments = ["watch", "--rows", "100000", "--for", "5m", "-o", &result.to_string_lossy()];
     start(env, &[&arguments[..], words].concat())
 }
 

@@ -5,6 +5,7 @@
 mod alternatives;
 mod inventory;
 mod items;
+mod journal;
 mod plan;
 mod record;
 
@@ -24,8 +25,8 @@ use std::path::PathBuf;
 pub(crate) struct BalanceArgs {
     /// Results of larder watch, or traces with the names of files.
     ///
-    /// JSON of larder watch, made on this machine; or a log of Process Monitor, or another trace
-    /// that names files, of which each request counts as one of the disk.
+    /// JSON of larder watch, made on this machine; or a log of Process Monitor or Filemon, or
+    /// another trace that names files, of which each request counts as one of the disk.
     #[arg(value_name = "RECORD", required = true)]
     records: Vec<PathBuf>,
 

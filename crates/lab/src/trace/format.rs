@@ -1,8 +1,8 @@
 //! The trace formats by name, and the detection of the format of a file.
 
 use super::read::{
-    Blkparse, Blktrace, Fio, Lcs, OracleGeneral, PerfScript, Procmon, Vscsi, perfmon_refusal,
-    twitter_operation,
+    Blkparse, Blktrace, Filemon, Fio, Lcs, OracleGeneral, PerfScript, Procmon, Vscsi,
+    perfmon_refusal, twitter_operation,
 };
 use super::text::{Words, is_heading, leading_decimal, read_or_write, whole_number};
 use super::{csv, ltr};
@@ -36,6 +36,7 @@ pub enum Format {
     Procmon,
     PerfScript,
     Perfmon,
+    Filemon,
 }
 
 /// Format, name on the command line, description, and file name extensions.
@@ -65,6 +66,7 @@ const TABLE: &[(Format, &str, &str, &[&str])] = &[
     (Format::Procmon, "procmon", "Process Monitor CSV", &[]),
     (Format::PerfScript, "perf-script", "perf script of page-cache events", &[]),
     (Format::Perfmon, "perfmon", "Perfmon CSV (counters; refused with a sentence)", &[]),
+    (Format::Filemon, "filemon", "Filemon log", &[]),
 ];
 
 /// Returns true if the beginning of a file is that of a format.
@@ -79,12 +81,13 @@ const BY_BEGINNING: [(Begins, Format); 4] = [
 ];
 
 /// Formats that a text with this beginning has.
-const BY_FIRST_LINES: [(Begins, Format); 5] = [
+const BY_FIRST_LINES: [(Begins, Format); 6] = [
     (|head| csv::addressing(head).is_some(), Format::Csv),
     (|head| Fio::from_head(head).is_some(), Format::Fio),
     (|head| perfmon_refusal(head).is_some(), Format::Perfmon),
     (|head| Procmon::from_head(head).is_some(), Format::Procmon),
     (PerfScript::looks_like, Format::PerfScript),
+    (Filemon::looks_like, Format::Filemon),
 ];
 
 impl Format {

@@ -3,8 +3,8 @@
 use super::decode::{Decode, Stream};
 use super::input::Input;
 use super::read::{
-    Blkparse, Blktrace, Fio, Keys, LCS_HEADER_BYTES, Lcs, OracleGeneral, PerfScript, Procmon,
-    Tencent, Vscsi, alibaba, disksim, lis, msr, perfmon_refusal, spc, systor, twitter,
+    Blkparse, Blktrace, Filemon, Fio, Keys, LCS_HEADER_BYTES, Lcs, OracleGeneral, PerfScript,
+    Procmon, Tencent, Vscsi, alibaba, disksim, lis, msr, perfmon_refusal, spc, systor, twitter,
 };
 use super::text::{LineFormat, Lines};
 use super::{Addressing, Format, Source, TraceError, csv, ltr};
@@ -184,6 +184,7 @@ fn source(format: Format, mut input: Input, max_bad: u64) -> Result<BoxedSource,
             let defect = "the first line lacks Time of Day, Operation, Path or Detail";
             (lines(Procmon::from_head(head).ok_or_else(|| wrong(defect))?), Bytes)
         }
+        Format::Filemon => (lines(Filemon::default()), Bytes),
         Format::PerfScript => (lines(PerfScript::default()), Bytes),
         Format::Perfmon => {
             return Err(match perfmon_refusal(head) {

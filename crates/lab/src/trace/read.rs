@@ -4,6 +4,7 @@
 mod blkparse;
 mod blktrace;
 mod columns;
+mod filemon;
 mod fio;
 mod keys;
 mod lcs;
@@ -18,6 +19,7 @@ mod vscsi;
 pub(super) use blkparse::Blkparse;
 pub(super) use blktrace::Blktrace;
 pub(super) use columns::{alibaba, disksim, lis, msr, spc, systor};
+pub(super) use filemon::Filemon;
 pub(super) use fio::Fio;
 pub(super) use keys::Keys;
 pub(super) use lcs::{HEADER_BYTES as LCS_HEADER_BYTES, Lcs};

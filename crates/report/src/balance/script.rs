@@ -31,7 +31,7 @@ pub fn to_script(balance: &Balance) -> Option<String> {
          compares, and replaces each path\n#   bash THIS_FILE verify    compares\n#   bash \
          THIS_FILE measure   use of the disks, after\n#   bash THIS_FILE undo      brings all \
          back\n#   bash THIS_FILE finish    removes the originals, named *.larder-before\n\n\
-         set -u\nexport LC_ALL=C\n",
+         set -u -o pipefail\nexport LC_ALL=C\n",
         escape::line(&verdict(balance))
     );
     put_line!(text, "MACHINE={}", shell_word(machine));

@@ -8,7 +8,29 @@ need() { command -v "$1" > /dev/null || { say "stop: $1 is missing: install it" 
 # Sets the variables of a move.
 use() {
   N=$1 KIND=$2 LINK=$3 FROM=$4 TO=$5 TARGET=$6 PATTERN=$7 FILE_ID=$8 TARGET_DEV=$9 BYTES=${10}
-  BEFORE=$FROM.larder-before NEW=$FROM.larder-new
+  NAME=${FROM##*/} BEFORE=$NAME.larder-before NEW=$NAME.larder-new
+  OLD_DIRECTORY=${FROM%/*} NEW_DIRECTORY=${TO%/*} STAGE=${TARGET%/}/.larder-balance
+  OLD_DIRECTORY=${OLD_DIRECTORY:-/}
+}
+
+# Changes into a directory, unless it is this one. Other users may replace what is above it, also by
+# symbolic links: the kernel tells where this process really is. All changes are made to names in
+# this directory, so that none is made elsewhere.
+enter() {
+  [ "$1" = . ] && return
+  cd -P -- "$1" && [ "$(readlink /proc/self/cwd; printf x)" = "$1
+x" ]
+}
+
+# Fails if other users can replace a directory or one above it.
+is_of_root() {
+  local at=$1 owner mode
+  while :; do
+    read -r owner mode <<< "$(stat -c '%u %a' -- "$at")"
+    [ "$owner" = 0 ] && { [ $((0$mode & 0022)) = 0 ] || [ $((0$mode & 01000)) != 0 ]; } || return
+    [ "$at" != / ] || return 0
+    at=${at%/*} at=${at:-/}
+  done
 }
 
 is_moved() { [ -e "$STATE/$N.moved" ]; }
@@ -46,6 +68,18 @@ check_links() {
   fi
 }
 
+rights() { stat -c '%u:%g %a' -- "$1"; }
+
+# Fails if a directory above the new path exists with other rights than the one above the old path.
+check_above() {
+  local part old=
+  while IFS= read -r -d / part; do
+    old=$old/$part
+    [ ! -d "${TARGET%/}$old" ] || [ "$(rights "${TARGET%/}$old")" = "$(rights "$old")" ] ||
+      fail "$(printf %q "${TARGET%/}$old") has another owner or other rights than $(printf %q "$old")"
+  done <<< "${FROM#/}"
+}
+
 # Refuses a tree that is not the one of the plan, and what would make a copy incomplete.
 check_move() {
   use "$@"
@@ -62,9 +96,15 @@ x" ] || fail "its path leads through a symbolic link"
   [ -d "$TARGET" ] && [ "$(stat -c %d -- "$TARGET")" = "$TARGET_DEV" ] ||
     fail "the target is missing, or on another file system than that of the plan (not mounted?)"
   [ ! -e "$TO" ] && [ ! -L "$TO" ] || fail "the new path exists already"
-  for name in "$BEFORE" "$NEW"; do
+  [ "$(readlink -m -- "$TO"; printf x)" = "$TO
+x" ] || fail "the new path leads through a symbolic link"
+  for name in "$FROM.larder-before" "$FROM.larder-new"; do
     [ ! -e "$name" ] && [ ! -L "$name" ] || fail "$(printf %q "$name") is in the way"
   done
+  is_of_root "$TARGET" || fail "other users can replace $(printf %q "$TARGET"): choose another target"
+  [ "$LINK" = symlink ] || is_of_root "$OLD_DIRECTORY" ||
+    fail "other users can replace the directory of the mount: use a symbolic link"
+  check_above
   check_mounts
   check_links
   used=$(first_use "$FROM" "$PATTERN")
@@ -78,8 +118,9 @@ x" ] || fail "its path leads through a symbolic link"
 
 check() {
   [ "$(id -u)" = 0 ] || { say "stop: run it as root, so that owners are kept" >&2; exit 2; }
-  for program in awk bash cut df du find sha256sum sort stat xargs; do need "$program"; done
+  for program in awk bash cut df du find sha256sum sort stat tar xargs; do need "$program"; done
   [ -z "$NEEDS_ATTRIBUTES" ] || need getfattr
+  [[ $(tar --version) == *"GNU tar"* ]] || { say "stop: tar is not GNU tar: install it" >&2; exit 2; }
   [ "$(cat /etc/machine-id 2> /dev/null)" = "$MACHINE" ] ||
     { say "stop: the plan is for another machine" >&2; exit 2; }
   BAD=0
@@ -89,12 +130,19 @@ check() {
   say "all checks passed"
 }
 
+# Makes the directory of the state, which only root may change.
+make_state() {
+  mkdir -p -m 700 -- "$STATE" && is_of_root "$(readlink -f -- "$STATE")" && return
+  say "stop: other users can replace $STATE: set LARDER_BALANCE_STATE to a directory of root" >&2
+  exit 1
+}
+
 # ---- measure -------------------------------------------------------------------------------
 
 # Prints the use of the disks during $INTERVAL seconds, and keeps it. Under the same work, compare
 # with: larder watch --for 60s -o before.json, and after.json
 measure() {
-  mkdir -p -m 700 -- "$STATE"
+  make_state
   name=before
   [ -z "$(find "$STATE" -maxdepth 1 -name '*.moved' -print -quit)" ] || name=after
   { cat /proc/diskstats; echo end; sleep "$INTERVAL"; cat /proc/diskstats; } |
@@ -110,48 +158,59 @@ measure() {
 
 # ---- move ----------------------------------------------------------------------------------
 
+# tar opens directories and files without following links. Equal trees have equal archives.
+pack() {
+  tar -c --format=posix --pax-option=exthdr.name=%d/%f,delete=atime,delete=ctime --sort=name \
+    --numeric-owner --one-file-system "$@"
+}
+WITH_ATTRIBUTES=(--acls --xattrs "--xattrs-include=*")
+
 # Prints a line for each entry: kind, rights, owners, size, time, links and name; and attributes.
+# Sockets are not copied.
 listing() {
-  if [ -d "$1" ]; then
-    ( cd -- "$1" || exit 1
-      find . -xdev \( -type d -printf 'd %m %U %G %T@ %P\0' \) -o \
-        -printf '%y %m %U %G %s %T@ %n %l %P\0' | sort -z
-      [ -z "$HAS_GETFATTR" ] ||
-        find . -xdev -print0 | sort -z | xargs -0 -r getfattr -h -d -m - -e hex -- )
-  else
-    find "$1" -maxdepth 0 -printf '%y %m %U %G %s %T@\n'
-    [ -z "$HAS_GETFATTR" ] || getfattr -h -d -m - -e hex --absolute-names -- "$1" | tail -n +2
-  fi
+  ( enter "$1" || exit
+    find "./$NAME" -xdev \( -type s -o -type d -printf 'd %m %U %G %T@ %P\0' \) -o \
+      -printf '%y %m %U %G %s %T@ %n %l %P\0' | sort -z
+    [ -z "$HAS_GETFATTR" ] ||
+      find "./$NAME" -xdev ! -type s -print0 | sort -z |
+      xargs -0 -r getfattr -h -d -m - -e hex -- )
 }
 
-# Prints the checksum of each file.
-sums() {
-  if [ -d "$1" ]; then
-    ( cd -- "$1" && find . -xdev -type f -print0 | sort -z | xargs -0 -r sha256sum -b -- )
-  else
-    sha256sum -b < "$1"
-  fi
-}
+# Prints the checksum of the names and the content of $NAME in a directory.
+sum() { ( enter "$1" && pack -f - -- "./$NAME" ) | sha256sum -b; }
 
+# Compares $NAME in two directories.
 same() {
   listing "$1" > "$STATE/$N.listing" && listing "$2" | cmp -s -- "$STATE/$N.listing" - &&
-    sums "$1" > "$STATE/$N.new-sums" && sums "$2" | cmp -s -- "$STATE/$N.new-sums" -
+    sum "$1" > "$STATE/$N.new-sum" && sum "$2" | cmp -s -- "$STATE/$N.new-sum" -
 }
 
-# Copies $1 to $2, which is missing; with a third argument, below it with the directories above.
+# Copies an entry of a directory into another directory.
 copy() {
-  if [ -n "${3-}" ]; then
-    if [ -n "$HAS_RSYNC" ]; then
-      rsync -aHAXSx --modify-window=-1 --numeric-ids --relative -- "$1" "$3/"
-    else
-      # cp looks for the directories above an absolute path in the current directory.
-      ( cd / && cp -a -x --parents --sparse=always -- "${1#/}" "$3/" )
-    fi
-  elif [ -n "$HAS_RSYNC" ] && [ -d "$1" ]; then
-    rsync -aHAXSx --modify-window=-1 --numeric-ids -- "$1/" "$2/"
-  else
-    cp -a -x -T --sparse=always -- "$1" "$2"
-  fi
+  ( enter "$1" && pack --sparse "${WITH_ATTRIBUTES[@]}" "${@:4}" -f - -- "./$3" ) |
+    ( enter "$2" && tar -x -p --same-owner --numeric-owner "${WITH_ATTRIBUTES[@]}" -f - )
+}
+
+# Prints the identity of $NAME in a directory.
+identity() { ( enter "$1" && stat -c %d:%i -- "./$NAME" ); }
+
+# Moves the copy from the stage to its place. Missing directories above it get the rights of those
+# above the old path; others must have these rights.
+place() {
+  local part old= copy
+  copy=$(identity "$STAGE") || return
+  ( enter "$TARGET" || exit
+    while IFS= read -r -d / part; do
+      old=$old/$part
+      if [ ! -e "./$part" ] && [ ! -L "./$part" ]; then
+        mkdir -m 700 -- "$STAGE/.above" &&
+          copy "$old" "$STAGE/.above" . --no-recursion &&
+          mv -T -n -- "$STAGE/.above" "./$part" || exit
+      fi
+      enter "${TARGET%/}$old" || exit
+      [ "$(rights .)" = "$(enter "$old" && rights .)" ] || exit
+    done <<< "${FROM#/}"
+    mv -T -n -- "$STAGE/$NAME" "./$NAME" && [ "$(identity .)" = "$copy" ] ) && IS_PLACED=1
 }
 
 # Replaces the old path by the new one. The original stays as $BEFORE, or below the mount.
@@ -159,50 +218,58 @@ replace() {
   if [ "$LINK" = bind ]; then
     mount --bind -- "$TO" "$FROM" || return
     say "move $N: for the next start, add a line to /etc/fstab: new path, old path, none, bind"
-  elif [ "$KIND" = file ]; then
-    ln -- "$FROM" "$BEFORE" && ln -s -- "$TO" "$NEW" && mv -T -- "$NEW" "$FROM"
-  else
-    mv -T -- "$FROM" "$BEFORE" || return
-    ln -s -T -- "$TO" "$FROM" || { mv -T -- "$BEFORE" "$FROM"; return 1; }
+    return
   fi
+  ( enter "$OLD_DIRECTORY" && [ "$(stat -c %d:%i -- "./$NAME")" = "$FILE_ID" ] || exit
+    if [ "$KIND" = file ]; then
+      ln -T -- "./$NAME" "./$BEFORE" && ln -s -T -- "$TO" "./$NEW" && mv -T -- "./$NEW" "./$NAME"
+    else
+      mv -T -- "./$NAME" "./$BEFORE" || exit
+      ln -s -T -- "$TO" "./$NAME" || { mv -T -- "./$BEFORE" "./$NAME"; exit 1; }
+    fi )
+}
+
+# Ends a move that failed.
+abandon() {
+  say "move $N: stop: $1; the copy was removed" >&2
+  remove_copy
+  exit 1
 }
 
 make_move() {
   use "$@"
   if is_moved; then return; fi
+  IS_PLACED=
   say "move $N: copying"
-  if ! copy "$FROM" "$TO" "$TARGET" || ! sync -f -- "$TO" || ! same "$FROM" "$TO"; then
-    remove_copy
-    say "move $N: stop: the copy differs or is incomplete, and was removed" >&2
-    exit 1
+  ( enter "$TARGET" && rm -rf -- ./.larder-balance && mkdir -m 700 -- ./.larder-balance ) || exit 1
+  if ! copy "$OLD_DIRECTORY" "$STAGE" "$NAME" || ! sync -f -- "$STAGE" ||
+    ! same "$OLD_DIRECTORY" "$STAGE"; then
+    abandon "the copy differs or is incomplete"
   fi
   used=$(first_use "$FROM" "$PATTERN")
-  if [ -n "$used" ]; then
-    remove_copy
-    say "move $N: stop: a process has opened it ($used); the copy was removed" >&2
-    exit 1
-  fi
-  mv -- "$STATE/$N.new-sums" "$STATE/$N.sums"
-  if ! replace; then
-    remove_copy
-    say "move $N: stop: the old path could not be replaced; the copy was removed" >&2
-    exit 1
-  fi
+  [ -z "$used" ] || abandon "a process has opened it ($used)"
+  mv -- "$STATE/$N.new-sum" "$STATE/$N.sum" && place ||
+    abandon "the copy could not be moved to its place"
+  replace || abandon "the old path could not be replaced"
   : > "$STATE/$N.moved"
+  rmdir -- "$STAGE"
   say "move $N: made"
 }
 
 # Removes the copy, and the directories above it that are empty.
 remove_copy() {
-  rm -rf -- "$TO"
-  above=${FROM%/*}
-  [ -z "$above" ] ||
-    ( cd -- "$TARGET" && rmdir -p --ignore-fail-on-non-empty -- "${above#/}" 2> /dev/null )
+  local above=$NEW_DIRECTORY part
+  ( enter "$TARGET" && rm -rf -- ./.larder-balance )
+  [ -z "$IS_PLACED" ] || ( enter "$NEW_DIRECTORY" && rm -rf -- "./$NAME" )
+  while [ "$above" != "${TARGET%/}" ]; do
+    part=${above##*/} above=${above%/*}
+    ( enter "${above:-/}" && rmdir -- "./$part" ) 2> /dev/null || break
+  done
 }
 
 move() {
   check
-  mkdir -p -m 700 -- "$STATE"
+  make_state
   moves make_move
 }
 
@@ -211,15 +278,17 @@ move() {
 verify_move() {
   use "$@"
   if ! is_moved; then fail "it was not made"; return; fi
-  [ "$(stat -L -c %d:%i -- "$FROM")" = "$(stat -c %d:%i -- "$TO")" ] ||
+  [ "$(stat -L -c %d:%i -- "$FROM")" = "$(identity "$NEW_DIRECTORY")" ] ||
     { fail "the old path does not lead to the new one"; return; }
   [ "$(stat -c %d -- "$TO")" = "$TARGET_DEV" ] || fail "it is not on the planned file system"
-  if sums "$TO" | cmp -s -- "$STATE/$N.sums" -; then
+  if is_unchanged; then
     say "move $N: verified, unchanged since the move"
   else
     say "move $N: verified; programs have changed it since the move"
   fi
 }
+
+is_unchanged() { sum "$NEW_DIRECTORY" | cmp -s -- "$STATE/$N.sum" -; }
 
 verify() {
   BAD=0
@@ -237,49 +306,54 @@ undo_move() {
     say "move $N: stop: a process has it open ($used): stop it" >&2
     exit 1
   fi
-  if sums "$TO" | cmp -s -- "$STATE/$N.sums" -; then changed=; else changed=1; fi
-  if [ "$LINK" = bind ]; then undo_bind || exit 1; else undo_symlink || exit 1; fi
+  if is_unchanged; then changed=; else changed=1; fi
+  if ! bring_back; then
+    say "move $N: stop: it could not be brought back" >&2
+    exit 1
+  fi
+  IS_PLACED=1
   remove_copy
   rm -f -- "$STATE/$N.moved"
   say "move $N: undone${changed:+, with the changes since the move}"
 }
 
-undo_symlink() {
-  if [ ! -L "$FROM" ] || [ ! -e "$BEFORE" ]; then
-    say "move $N: stop: the link or the original is missing" >&2
-    return 1
-  fi
-  if [ -z "$changed" ]; then
-    if [ "$KIND" = file ]; then mv -T -- "$BEFORE" "$FROM"; return; fi
-    rm -- "$FROM" && mv -T -- "$BEFORE" "$FROM"
-    return
-  fi
-  rm -rf -- "$NEW"
-  if ! copy "$TO" "$NEW" || ! same "$TO" "$NEW"; then
-    say "move $N: stop: the copy back differs" >&2
-    return 1
-  fi
-  if [ "$KIND" = file ]; then mv -T -- "$NEW" "$FROM"; else
-    rm -- "$FROM" && mv -T -- "$NEW" "$FROM"
-  fi && rm -rf -- "$BEFORE"
+# Puts the original back, or a copy of what programs have changed since.
+bring_back() {
+  ( enter "$OLD_DIRECTORY" || exit
+    if [ "$LINK" = symlink ]; then
+      [ -L "./$NAME" ] && [ -e "./$BEFORE" ] || exit
+    else
+      umount -- "$FROM" || exit
+      [ -n "$changed" ] || exit 0
+    fi
+    if [ -n "$changed" ]; then
+      copy_back
+    elif [ "$KIND" = file ]; then
+      mv -T -- "./$BEFORE" "./$NAME"
+    else
+      rm -- "./$NAME" && mv -T -- "./$BEFORE" "./$NAME"
+    fi )
 }
 
-undo_bind() {
-  umount -- "$FROM" || return
-  [ -n "$changed" ] || return 0
-  if [ "$KIND" = file ]; then
-    copy "$TO" "$NEW" && same "$TO" "$NEW" && mv -T -- "$NEW" "$FROM"
-  else
-    need rsync
-    rsync -aHAXSx --modify-window=-1 --numeric-ids --delete -- "$TO/" "$FROM/" && same "$TO" "$FROM"
-  fi
+# Copies the moved data into a private directory, and replaces the old path by it.
+copy_back() {
+  rm -rf -- "./$NEW" && mkdir -m 700 -- "./$NEW" && cd -P -- "./$NEW" &&
+    [ "$(stat -c '%u %a' .)" = "0 700" ] &&
+    copy "$NEW_DIRECTORY" . "$NAME" && same "$NEW_DIRECTORY" . &&
+    { [ "$KIND" = file ] || rm -rf -- "../$NAME"; } &&
+    mv -T -- "./$NAME" "../$NAME" || return
+  rm -rf -- "../$BEFORE"
+  rmdir -- "../$NEW"
 }
 
 # ---- finish: removes the originals, after which undo is not possible --------------------------
 
 finish_move() {
   use "$@"
-  if [ "$LINK" = symlink ]; then rm -rf -- "$BEFORE"; return; fi
+  if [ "$LINK" = symlink ]; then
+    ( enter "$OLD_DIRECTORY" && rm -rf -- "./$BEFORE" )
+    return
+  fi
   mkdir -p -- "$STATE/below" && mount --bind -- "${FROM%/*}/" "$STATE/below" || exit 1
   if [ "$KIND" = file ]; then : > "$STATE/below/${FROM##*/}"; else
     find "$STATE/below/${FROM##*/}" -xdev -mindepth 1 -delete
@@ -293,7 +367,7 @@ finish() {
   rm -f -- "$STATE"/*.moved
 }
 
-HAS_RSYNC=$(command -v rsync) HAS_GETFATTR=$(command -v getfattr)
+HAS_GETFATTR=$(command -v getfattr)
 INTERVAL=${LARDER_BALANCE_INTERVAL:-60}
 case ${1-} in
   check | measure | move | verify | undo | finish)

@@ -75,7 +75,10 @@ fn without_moves_the_answer_says_so() {
     let none = Balance { moves: Vec::new(), ..balance() };
     let text = to_text(&none);
     assert!(text.starts_with("sda is the busiest disk, at 90.0 %; no move"), "{text}");
-    assert!(to_text(&Balance::default()).starts_with("the records have no load of a disk"));
+    assert!(to_text(&Balance::default()).starts_with("The records have no load of a disk"));
+    let loads = vec![FileLoad::default()];
+    let unknown = to_text(&Balance { loads, loads_all: 1, ..Balance::default() });
+    assert!(unknown.starts_with("There is no plan"), "{unknown}");
     assert_eq!(to_script(&none), None);
     assert_eq!(to_script(&Balance { machine_id: None, ..balance() }), None);
 }

@@ -2,9 +2,10 @@
 
 use super::inventory::{Inventory, Place};
 use larder_host::stack::{Layer, Stack};
-use larder_report::escape::shell_word;
+use larder_report::escape::{self, shell_word};
 use larder_schema::balance::FileMove;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Parts of the paths of databases, and how they move their own files.
 const DATABASES: [(&str, &str); 6] = [
@@ -32,7 +33,8 @@ const DATABASES: [(&str, &str); 6] = [
 
 /// Returns sentences and commands for the moves; none is executed.
 pub(super) fn alternatives(inventory: &Inventory, moves: &[FileMove]) -> Vec<String> {
-    let mut found = BTreeSet::new();
+    let mut found: BTreeSet<String> =
+        inventory.datasets.iter().map(|it| of_dataset(&it.0, &it.1)).collect();
     for each in moves {
         let place_of = |disks: &[String]| {
             inventory.places.iter().find(|place| {
@@ -48,6 +50,19 @@ pub(super) fn alternatives(inventory: &Inventory, moves: &[FileMove]) -> Vec<Str
         found.extend(of_database.map(|(_, text)| (*text).to_owned()));
     }
     found.into_iter().collect()
+}
+
+/// Returns the commands of ZFS, which moves datasets and devices itself.
+fn of_dataset(point: &Path, dataset: &str) -> String {
+    let pool = dataset.split('/').next().unwrap_or_default();
+    let [dataset, pool] = [dataset, pool].map(shell_word);
+    format!(
+        "ZFS shows the load of the disks of {} with zpool iostat -v {pool}; it copies a dataset \
+         with zfs snapshot {dataset}@move and zfs send {dataset}@move | zfs receive \
+         OTHER_POOL/NAME, and moves a whole device while it is in use with zpool replace {pool} \
+         OLD NEW",
+        escape::path(point)
+    )
 }
 
 /// Returns the commands that move a whole volume.
@@ -86,5 +101,18 @@ fn device_name(stack: &Stack) -> &str {
     match stack.layer {
         Layer::Disk | Layer::Partition | Layer::Array(_) => &stack.name,
         _ => &stack.label,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dataset_is_moved_by_zfs() {
+        let text = of_dataset(Path::new("/srv/mail"), "tank/my mail");
+        for part in ["/srv/mail", "zpool replace 'tank' OLD", "zfs send 'tank/my mail'@move"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Inventory {
     pub(super) notes: Vec<String>,
     /// Files of loop devices: their load is that of the files in them.
     pub(super) images: BTreeSet<PathBuf>,
+    /// Mount points and names of ZFS datasets with load: their devices are in no stack.
+    pub(super) datasets: Vec<(PathBuf, String)>,
     by_key: BTreeMap<PlaceKey, Option<usize>>,
 }
 
@@ -118,14 +120,16 @@ impl Inventory {
 
     fn file_system(&mut self, arguments: &BalanceArgs, number: (u32, u32)) -> Option<Place> {
         let mount = mounts::of_number(number);
-        let name = mount.map_or_else(
+        let name = mount.as_ref().map_or_else(
             || format!("{}:{}", number.0, number.1),
-            |mount: Mount| mount.point.display().to_string(),
+            |mount| mount.point.display().to_string(),
         );
         let stack = match Stack::of_file_system(&Roots::default(), number) {
             Ok(stack) => stack,
             Err(error) => {
                 self.notes.push(format!("The load of {name} was left out: {error}."));
+                let dataset = mount.filter(|mount| mount.fs_type == "zfs");
+                self.datasets.extend(dataset.map(|mount| (mount.point, mount.source)));
                 return None;
             }
         };
@@ -265,9 +269,10 @@ impl Inventory {
                 }
             }
             let is_target = if is_target { ", and it is no target" } else { "" };
+            let had = if disk.counted.is_some() { "too few requests" } else { "no busy time" };
             self.notes.push(format!(
-                "{} had too few requests in the records for a service time{is_target}: name its \
-                 model with --disk {}=MODEL, or measure one with larder model fit.",
+                "{} had {had} in the records for a service time{is_target}: name its model with \
+                 --disk {}=MODEL, or measure one with larder model fit.",
                 disk.name, disk.name
             ));
         }

@@ -5,10 +5,9 @@ use super::record::{RecordedLoad, Recording};
 use super::{BalanceArgs, Unit};
 use larder_host::move_checks::TreeFacts;
 use larder_lab::balance::DiskLoad;
-use larder_schema::as_f64;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Directories that the start of the machine and its programs need at their places.
 const SYSTEM: [&str; 14] = [
@@ -51,7 +50,7 @@ pub(super) struct Item {
     pub(super) is_movable: bool,
 }
 
-/// Returns the loads of the disks, per second, with the requests that reach the disk.
+/// Returns the loads of the disks over the whole record, with the requests that reach the disk.
 pub(super) fn placed_loads(recording: &Recording, inventory: &Inventory) -> Vec<PlacedLoad> {
     let mut loads: Vec<PlacedLoad> = recording
         .loads
@@ -65,7 +64,6 @@ pub(super) fn placed_loads(recording: &Recording, inventory: &Inventory) -> Vec<
         count_requests(&mut load.recorded.load, mean_bytes(inventory, load.place));
     }
     let factors = merge_factors(&loads, inventory);
-    let seconds = as_f64(recording.duration_ns) / 1e9;
     for load in &mut loads {
         let shares = &inventory.places[load.place].balanced.shares;
         let factor = |of: fn(&(f64, f64)) -> f64| {
@@ -74,7 +72,6 @@ pub(super) fn placed_loads(recording: &Recording, inventory: &Inventory) -> Vec<
         let own = &mut load.recorded.load;
         own.reads *= factor(|it| it.0);
         own.writes *= factor(|it| it.1);
-        *own = own.scaled(1.0 / seconds, 1.0 / seconds);
     }
     loads
 }
@@ -182,6 +179,10 @@ fn examine(item: &mut Item, place: &Place, inode: Option<u64>, end: u64) {
         return;
     }
     let path = Path::new(&item.path);
+    // The author of a record may name paths that lead elsewhere; the kernel reports none with `..`.
+    if path.components().any(|it| it == Component::ParentDir) {
+        return;
+    }
     let Ok(found) = std::fs::symlink_metadata(path) else { return };
     let is_system = SYSTEM.iter().any(|it| path.starts_with(it));
     if item.is_directory {

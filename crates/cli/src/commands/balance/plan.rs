@@ -4,6 +4,7 @@ use super::BalanceArgs;
 use super::alternatives::alternatives;
 use super::inventory::Inventory;
 use super::items::{self, Item, PlacedLoad};
+use super::journal::add_journal_writes;
 use super::record::Recording;
 use anyhow::{Context, Result};
 use larder_host::machine;
@@ -31,7 +32,7 @@ const SATURATED: f64 = 0.9;
 /// Plans the moves.
 pub(super) fn plan(arguments: &BalanceArgs, mut recording: Recording) -> Result<Balance> {
     let mut inventory = Inventory::of(arguments, &recording)?;
-    let loads = items::placed_loads(&recording, &inventory);
+    let loads = loads_per_second(&recording, &inventory);
     let items = items::items(arguments, &loads, &inventory);
     let problem = problem(&recording, &inventory, &loads, &items);
     let plan = balance::plan(&problem);
@@ -73,6 +74,19 @@ pub(super) fn plan(arguments: &BalanceArgs, mut recording: Recording) -> Result<
         findings,
         notes,
     })
+}
+
+/// Returns the loads with the writes that they cause.
+fn loads_per_second(recording: &Recording, inventory: &Inventory) -> Vec<PlacedLoad> {
+    let mut loads = items::placed_loads(recording, inventory);
+    if !recording.is_partial {
+        add_journal_writes(&mut loads, inventory);
+    }
+    let per_s = 1e9 / as_f64(recording.duration_ns);
+    for load in &mut loads {
+        load.recorded.load = load.recorded.load.scaled(per_s, per_s);
+    }
+    loads
 }
 
 fn problem(

@@ -7,7 +7,7 @@ use larder_lab::balance::DiskLoad;
 use larder_lab::trace::{Addressing, NameKind, Op, Record, Source};
 use larder_report::escape;
 use larder_schema::as_f64;
-use larder_schema::watch::{Disk, Row, Watch};
+use larder_schema::watch::{Disk, Row, WHOLE, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,8 @@ pub(super) struct RecordedLoad {
     pub(super) process: String,
     pub(super) pid: u32,
     pub(super) load: DiskLoad,
+    /// Writes of the process itself: fsync(2), direct I/O.
+    pub(super) own_writes: f64,
     /// End of the last byte that was accessed: the least size of the file.
     pub(super) end: u64,
 }
@@ -33,6 +35,8 @@ pub(super) struct Recording {
     pub(super) names: Vec<String>,
     pub(super) duration_ns: u64,
     pub(super) loads: Vec<RecordedLoad>,
+    /// True if a record has only some of the files that were accessed.
+    pub(super) is_partial: bool,
     /// Counters of disks by name.
     pub(super) disks: BTreeMap<String, Disk>,
     /// Disks that were not counted, in at least one record.
@@ -50,7 +54,10 @@ pub(super) fn read(records: &[PathBuf], input: &InputArgs) -> Result<Recording> 
             None => recording.add_trace(record, input)?,
         }
     }
-    ensure!(recording.duration_ns > 0, "balance records without a duration");
+    ensure!(
+        recording.duration_ns > 0,
+        "balance records without a duration: record with times of day, for longer"
+    );
     Ok(recording)
 }
 
@@ -58,7 +65,9 @@ impl Recording {
     fn add_watch(&mut self, watch: Watch) {
         let total = watch.total;
         self.duration_ns = self.duration_ns.saturating_add(total.duration_ns);
-        if total.rows_all > total.rows.len() as u64 {
+        let is_truncated = total.rows_all > total.rows.len() as u64;
+        self.is_partial |= is_truncated || watch.scope != WHOLE;
+        if is_truncated {
             self.notes.push(
                 "The record has only its most active files: the load of the others counts as load \
                  without a file. Record with larder watch --rows 100000 for all."
@@ -143,6 +152,7 @@ fn of_row(row: Row) -> Option<RecordedLoad> {
         process: row.process,
         pid: row.pid,
         load,
+        own_writes: as_f64(counts.disk_write_requests),
         end: 0,
     })
 }

@@ -2,7 +2,7 @@
 
 use larder_host::scratch::{KINDS, Scratch, ScratchOptions};
 use larder_host::stack::{Roots, Stack};
-use larder_schema::watch::{Counts, Disk, Interval, Row, SCHEMA, VERSION, Watch};
+use larder_schema::watch::{Counts, Disk, Interval, Row, SCHEMA, VERSION, WHOLE, Watch};
 use larder_testing::{is_root, skip};
 use serde_json::Value;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ fn larder(directory: &Path, args: &[&str]) -> Output {
     command.args(args).current_dir(directory).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -74,6 +74,33 @@ fn a_log_of_process_monitor_is_balanced_over_its_drives() {
 }
 
 #[test]
+fn a_log_of_filemon_is_balanced_over_its_drives() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for number in 0..1000 {
+        let (second, drive) = (number / 100, if number % 10 == 0 { "D" } else { "C" });
+        let (file, offset) = (number % 3, number * 4096);
+        write!(
+            log,
+            "{number}\t10:00:{second:02} AM\tserver.exe:77\tREAD \t{drive}:\\{file}.db\tSUCCESS\t\
+             Offset: {offset} Length: 4096\r\n"
+        )
+        .unwrap();
+    }
+    fs::write(directory.path().join("filemon.log"), log).unwrap();
+    let args = ["balance", "filemon.log", "--disk", "C:=iops:150", "--disk", "D:=iops:150"];
+    let output = larder(directory.path(), &args);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(shown.starts_with("C: is the busiest disk, at "), "{shown}");
+    assert!(shown.contains("server.exe (77)") && shown.contains("Move 1: file C:\\"), "{shown}");
+    // Without models there are no service times, and the answer says what to do.
+    let unknown = text(&larder(directory.path(), &["balance", "filemon.log"]).stdout);
+    assert!(unknown.starts_with("There is no plan"), "{unknown}");
+    assert!(unknown.contains("C: had no busy time in the records"), "{unknown}");
+}
+
+#[test]
 fn what_cannot_be_balanced_is_refused_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("log.csv"), log()).unwrap();
@@ -95,13 +122,13 @@ fn what_cannot_be_balanced_is_refused_with_the_reason() {
 }
 
 /// Two file systems on loop devices.
-struct Rig {
-    directory: tempfile::TempDir,
-    file_systems: Vec<Scratch>,
+pub(super) struct Rig {
+    pub(super) directory: tempfile::TempDir,
+    pub(super) file_systems: Vec<Scratch>,
 }
 
 impl Rig {
-    fn new() -> Option<Rig> {
+    pub(super) fn new() -> Option<Rig> {
         if !is_root() {
             return None;
         }
@@ -123,16 +150,16 @@ impl Rig {
         }
     }
 
-    fn device(&self, number: usize) -> String {
+    pub(super) fn device(&self, number: usize) -> String {
         let path = self.file_systems[number].path();
         Stack::of_path(&Roots::default(), path).unwrap().name
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.file_systems[0].path().join(name)
     }
 
-    fn row(&self, name: &str, requests: u64) -> Row {
+    pub(super) fn row(&self, name: &str, requests: u64) -> Row {
         let found = fs::metadata(self.file(name)).unwrap();
         let device = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
         let counts = Counts {
@@ -144,14 +171,24 @@ impl Rig {
         Row { file, device, inode: found.ino(), process: "db".into(), pid: 7, counts }
     }
 
-    /// Writes a record of ten seconds.
-    fn record(&self, rows: Vec<Row>) {
-        let reads = rows.iter().map(|row| row.counts.disk_read_requests).sum();
+    /// Writes a record of ten seconds, of the requests of these rows.
+    pub(super) fn record(&self, rows: Vec<Row>) {
+        self.record_with(rows, 0, WHOLE);
+    }
+
+    /// Writes a record whose disk has writes without a file.
+    fn record_with(&self, rows: Vec<Row>, more_writes: u64, scope: &str) {
+        let sum = |of: fn(&Counts) -> u64| rows.iter().map(|row| of(&row.counts)).sum::<u64>();
+        let reads = sum(|it| it.disk_read_requests);
+        let writes = sum(|it| it.disk_write_requests + it.disk_lazy_write_requests) + more_writes;
         let disk = Disk {
             name: self.device(0),
             reads,
             read_sectors: 8 * reads,
-            read_ms: 9000,
+            read_ms: 9 * reads,
+            writes,
+            write_sectors: 8 * writes,
+            write_ms: 9 * writes,
             busy_ms: 9000,
             ..Disk::default()
         };
@@ -162,19 +199,33 @@ impl Rig {
             disks: vec![disk],
             ..Interval::default()
         };
-        let watch = Watch { schema: SCHEMA.into(), version: VERSION, total, ..Watch::default() };
+        let (schema, scope) = (SCHEMA.into(), scope.to_owned());
+        let watch = Watch { schema, version: VERSION, scope, total, ..Watch::default() };
         fs::write(self.directory.path().join("record.json"), watch.to_json()).unwrap();
     }
 
-    fn plan(&self, more: &[&str]) -> Value {
+    pub(super) fn plan(&self, more: &[&str]) -> Value {
+        self.plan_with(more, "iops:100")
+    }
+
+    /// Plans the moves; the second disk has this model.
+    pub(super) fn plan_with(&self, more: &[&str], model: &str) -> Value {
         let target = self.file_systems[1].path().to_str().unwrap();
-        let model = format!("{}=iops:100", self.device(1));
+        let model = format!("{}={model}", self.device(1));
         let device = self.device(0);
         let args = ["balance", "record.json", "--json", "--to", target, "--disk", &model];
         let args = [&args[..], &["--disk", &device], more].concat();
         let output = larder(self.directory.path(), &args);
         assert!(output.status.success(), "{}", text(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Runs an action of the script plan.sh.
+    pub(super) fn act(&self, action: &str) -> Output {
+        let mut command = Command::new("bash");
+        command.args(["plan.sh", action]).current_dir(self.directory.path());
+        command.env("LARDER_BALANCE_STATE", self.directory.path().join("state"));
+        command.output().unwrap()
     }
 }
 
@@ -199,10 +250,7 @@ fn a_record_of_loop_devices_becomes_a_plan_and_a_script_that_moves() {
     let stack = plan["disks"][0]["stacks"][0].as_str().unwrap();
     assert!(stack.contains("(loop)"), "{stack}");
     let act = |action: &str| {
-        let mut command = Command::new("bash");
-        command.args(["plan.sh", action]).current_dir(rig.directory.path());
-        command.env("LARDER_BALANCE_STATE", rig.directory.path().join("state"));
-        let output = command.output().unwrap();
+        let output = rig.act(action);
         assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     };
     act("move");
@@ -262,4 +310,54 @@ fn what_stays_and_what_is_in_the_way_is_in_the_plan() {
     assert_eq!(plan["findings"][0]["check"], "backup");
     let whole = rig.plan(&["--by", "directory"]);
     assert_eq!(whole["moves"], Value::Array(Vec::new()), "a mount point does not move: {whole:#}");
+}
+
+#[test]
+fn a_path_of_a_hostile_record_that_leads_elsewhere_does_not_move() {
+    let Some(rig) = Rig::new() else { return };
+    fs::create_dir(rig.file("directory")).unwrap();
+    for name in ["first", "second"] {
+        fs::write(rig.file(name), vec![7; 4096]).unwrap();
+    }
+    let mut hostile = rig.row("first", 400);
+    hostile.file = rig.file("directory/../first").to_str().unwrap().to_owned();
+    rig.record(vec![hostile, rig.row("second", 400)]);
+    let plan = rig.plan(&[]);
+    let moves = plan["moves"].as_array().unwrap();
+    assert_eq!(moves.len(), 1, "{plan:#}");
+    assert!(moves[0]["from"].as_str().unwrap().ends_with("/second"), "{plan:#}");
+}
+
+#[test]
+fn writes_of_the_journal_move_with_the_files_that_cause_them() {
+    let Some(rig) = Rig::new() else { return };
+    for name in ["log", "lazy", "read"] {
+        fs::write(rig.file(name), vec![7; 4096]).unwrap();
+    }
+    let mut rows = [rig.row("log", 0), rig.row("lazy", 0), rig.row("read", 100)];
+    rows[0].counts.disk_write_bytes = 4096 * 200;
+    rows[0].counts.disk_write_requests = 200;
+    rows[1].counts.disk_lazy_write_bytes = 4096 * 100;
+    rows[1].counts.disk_lazy_write_requests = 100;
+    let writes = |plan: &Value, name: &str| {
+        let loads = plan["loads"].as_array().unwrap();
+        let is_it = |it: &&Value| it["file"].as_str().unwrap().ends_with(name);
+        let of = |key: &str| loads.iter().find(is_it).unwrap()[key].as_f64().unwrap();
+        (of("writes_per_s"), of("write_bytes_per_s"))
+    };
+    rig.record_with(rows.to_vec(), 400, WHOLE);
+    let plan = rig.plan(&[]);
+    assert_eq!(writes(&plan, "/log"), (60.0, 60.0 * 4096.0), "{plan:#}");
+    assert_eq!(writes(&plan, "/lazy"), (10.0, 10.0 * 4096.0), "{plan:#}");
+    assert_eq!(plan["disks"][0]["unattributed_utilization"], 0.0, "{plan:#}");
+    // A process that was not recorded may have made them.
+    rig.record_with(rows.to_vec(), 400, "process 7");
+    let plan = rig.plan(&[]);
+    assert_eq!(writes(&plan, "/log"), (20.0, 20.0 * 4096.0), "{plan:#}");
+    // Without fsync(2) each write has its share.
+    rows[0].counts = rows[1].counts;
+    rig.record_with(rows.to_vec(), 100, WHOLE);
+    let plan = rig.plan(&[]);
+    assert_eq!(writes(&plan, "/log"), (15.0, 15.0 * 4096.0), "{plan:#}");
+    assert_eq!(writes(&plan, "/lazy"), (15.0, 15.0 * 4096.0), "{plan:#}");
 }

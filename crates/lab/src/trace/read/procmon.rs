@@ -40,8 +40,7 @@ const DAY_NS: u64 = 86_400_000_000_000;
 pub(in super::super) struct Procmon {
     /// For each column of the file, its index in [`COLUMNS`].
     columns: Vec<Option<usize>>,
-    days: u64,
-    last_ns: u64,
+    clock: DayClock,
     /// Number of reads and writes that failed, and of those without an offset.
     failed: u64,
     without_offset: u64,
@@ -61,15 +60,24 @@ impl Procmon {
         let has = |column| columns.contains(&Some(column));
         [TIME, OPERATION, PATH, DETAIL].into_iter().all(has).then_some(Procmon {
             columns,
-            days: 0,
-            last_ns: 0,
+            clock: DayClock::default(),
             failed: 0,
             without_offset: 0,
         })
     }
+}
 
+/// Times of day in their order; a time that is more than half a day before the previous one belongs
+/// to the next day.
+#[derive(Debug, Default)]
+pub(super) struct DayClock {
+    days: u64,
+    last_ns: u64,
+}
+
+impl DayClock {
     /// Converts a time of day to a time since the first day.
-    fn absolute(&mut self, time_ns: u64) -> u64 {
+    pub(super) fn absolute(&mut self, time_ns: u64) -> u64 {
         if time_ns + DAY_NS / 2 < self.last_ns {
             self.days += 1;
         }
@@ -79,7 +87,7 @@ impl Procmon {
 }
 
 /// Parses a time such as `9:15:32.1234567 AM` or `21:15:32,1234567`.
-fn time_of_day(field: &[u8]) -> Option<u64> {
+pub(super) fn time_of_day(field: &[u8]) -> Option<u64> {
     let (hours, len) = leading_number(field)?;
     let rest = field[len..].strip_prefix(b":")?;
     let (minutes, len) = leading_number(rest)?;
@@ -98,7 +106,7 @@ fn time_of_day(field: &[u8]) -> Option<u64> {
 }
 
 /// Returns the number after a key such as `Offset: `, with thousands separators.
-fn number_after(detail: &[u8], key: &[u8]) -> Option<u64> {
+pub(super) fn number_after(detail: &[u8], key: &[u8]) -> Option<u64> {
     let at = memmem::find(detail, key)? + key.len();
     let (mut value, len) = leading_number(&detail[at..])?;
     let mut rest = &detail[at + len..];
@@ -134,7 +142,7 @@ impl LineFormat for Procmon {
             }
         }
         let at = time_of_day(fields[TIME]).ok_or("the time of day is not one")?;
-        let time_ns = self.absolute(at);
+        let time_ns = self.clock.absolute(at);
         let op = match fields[OPERATION] {
             b"ReadFile" => Op::Read,
             b"WriteFile" => Op::Write,
@@ -158,7 +166,7 @@ impl LineFormat for Procmon {
         }
         let file = out.names.files.number(fields[PATH]);
         let volume = out.names.volumes.number(fields[PATH]);
-        let process = process(&fields, out);
+        let process = process_number(fields[PROCESS], fields[PID], out);
         let latency_ns = take_decimal(&mut &*fields[DURATION], b' ', 9).unwrap_or(0);
         let class = 0;
         out.push(Record { time_ns, offset, len, latency_ns, volume, file, process, op, class })
@@ -180,15 +188,15 @@ impl LineFormat for Procmon {
     }
 }
 
-/// Returns the process, identified by name and number, which are in different columns.
-fn process(fields: &[&[u8]; COLUMNS.len()], out: &mut DecodeOutput<'_>) -> u32 {
+/// Returns the process, identified by name and number.
+pub(super) fn process_number(name: &[u8], number: &[u8], out: &mut DecodeOutput<'_>) -> u32 {
     const KEY_BYTES: usize = 128;
-    if fields[PROCESS].is_empty() && fields[PID].is_empty() {
+    if name.is_empty() && number.is_empty() {
         return 0;
     }
     let mut key = [0; KEY_BYTES];
     let mut len = 0;
-    for part in [fields[PROCESS], b" (", fields[PID], b")"] {
+    for part in [name, b" (", number, b")"] {
         let part = &part[..part.len().min(KEY_BYTES - len)];
         key[len..len + part.len()].copy_from_slice(part);
         len += part.len();

@@ -68,6 +68,7 @@ fn names_are_those_of_the_trace() {
         (Format::Blktrace, NameKind::Process, 1, "db (697)"),
         (Format::Blkparse, NameKind::Process, 1, "db (697)"),
         (Format::Procmon, NameKind::Process, 1, "a \"\"b\"\".exe (42)"),
+        (Format::Filemon, NameKind::Process, 1, "a:b.exe (42)"),
     ] {
         let sample = find(format);
         let mut source = open(sample.name, &sample.bytes, &OpenOptions::default()).unwrap();
@@ -121,6 +122,27 @@ fn process_monitor_goes_past_midnight_and_passes_failures_over() {
     let records = read_text("x", text);
     let seen: Vec<_> = records.iter().map(|r| (r.time_ns, r.offset)).collect();
     assert_eq!(seen, [(0, 0), (1_000_000_000, 1_024)]);
+}
+
+#[test]
+fn filemon_goes_past_midnight_and_passes_failures_over() {
+    let text = "1\t11:59:59 PM\ta.exe:7\tREAD \tC:\\a\tSUCCESS\tOffset: 0 Length: 8\r\n\
+        2\t11:59:59 PM\ta.exe:7\tFASTIO_READ\tC:\\a\tFAILURE\tOffset: 8 Length: 8\r\n\
+        3\t11:59:59 PM\ta.exe:7\tREAD \tC:\\a\tSUCCESS\tMore Info\r\n\
+        4\t12:00:00 AM\ta.exe:7\tIRP_MJ_WRITE*\tC:\\a\tSUCCESS\tOffset: 1024 Length: 8\r\n";
+    let mut source = open("x", text.as_bytes(), &OpenOptions::default()).unwrap();
+    let records = drain(&mut source).unwrap();
+    let seen: Vec<_> = records.iter().map(|r| (r.time_ns, r.offset, r.op)).collect();
+    assert_eq!(seen, [(0, 0, Op::Read), (1_000_000_000, 1_024, Op::Write)]);
+    assert_eq!(
+        source.notes(),
+        ["skipped 1 requests that failed", "skipped 1 requests without an offset"]
+    );
+    let text = "1\t0.0005\ta.exe:7\tREAD\tC:\\a\tSUCCESS\tOffset: 0 Length: 8\n";
+    let mut source = open("x", text.as_bytes(), &OpenOptions::default()).unwrap();
+    let records = drain(&mut source).unwrap();
+    assert_eq!((records[0].time_ns, records[0].latency_ns), (0, 500_000));
+    assert!(source.notes()[0].contains("Clock Time"), "{:?}", source.notes());
 }
 
 #[test]

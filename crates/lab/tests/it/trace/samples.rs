@@ -144,7 +144,7 @@ pub(crate) fn texts(requests: &[Record]) -> Vec<Sample> {
         }),
     ];
     all.extend([blkparse(requests), fio(requests, true), fio(requests, false), procmon(requests)]);
-    all.extend([twitter(requests), csv(requests), perf_script(requests)]);
+    all.extend([twitter(requests), csv(requests), perf_script(requests), filemon(requests)]);
     all
 }
 
@@ -238,6 +238,33 @@ fn procmon(requests: &[Record]) -> Sample {
         record.process = 1;
     }
     Sample { format: Format::Procmon, name: "Logfile.CSV", bytes: text.into_bytes(), records }
+}
+
+/// A heading, requests with and without asterisk, and lines that are not requests.
+fn filemon(requests: &[Record]) -> Sample {
+    let mut text = String::from("#\tTime\tProcess\tRequest\tPath\tResult\tOther\r\n");
+    for (number, r) in requests.iter().enumerate() {
+        let day = r.time_ns % 86_400_000_000_000;
+        let (s, ms) = (day / 1_000_000_000, day % 1_000_000_000 / 1_000_000);
+        let at = format!("{:02}:{:02}:{:02}.{ms:03}", s / 3600, s / 60 % 60, s % 60);
+        let reads = ["READ ", "FASTIO_READ", "IRP_MJ_READ*"];
+        let op = if r.op == Op::Read { reads[number % 3] } else { "WRITE " };
+        for (op, result) in [(op, "SUCCESS"), (op, "FAILURE"), ("OPEN", "SUCCESS")] {
+            write!(
+                text,
+                "{number}\t{at}\ta:b.exe:42\t{op}\tC:\\x, {}\t{result}\tOffset: {} Length: {}\r\n",
+                r.volume, r.offset, r.len
+            )
+            .unwrap();
+        }
+    }
+    let keeps = KeptFields { tick_ns: 1_000_000, op: true, volume: true, ..NOTHING };
+    let mut records = expected_records(requests, keeps, 0);
+    for record in &mut records {
+        record.file = record.volume + 1;
+        record.process = 1;
+    }
+    Sample { format: Format::Filemon, name: "Filemon.LOG", bytes: text.into_bytes(), records }
 }
 
 /// The offsets are hashes, so the expected records have 0.
