@@ -185,9 +185,13 @@ same() {
     sum "$1" > "$STATE/$N.new-sum" && sum "$2" | cmp -s -- "$STATE/$N.new-sum" -
 }
 
-# Copies an entry of a directory into another directory.
+# Copies an entry of a directory into another directory. Further arguments are options of tar. A
+# directory whose entries are left out may change meanwhile, which tar reports with status 1.
 copy() {
-  ( enter "$1" && pack --sparse "${WITH_ATTRIBUTES[@]}" "${@:4}" -f - -- "./$3" ) |
+  ( enter "$1" || exit
+    pack --sparse "${WITH_ATTRIBUTES[@]}" "${@:4}" -f - -- "./$3"
+    status=$?
+    [ "$status" = 0 ] || { [ "$status" = 1 ] && [ "${4-}" = --no-recursion ]; } ) |
     ( enter "$2" && tar -x -p --same-owner --numeric-owner "${WITH_ATTRIBUTES[@]}" -f - )
 }
 
