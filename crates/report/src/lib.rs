@@ -28,6 +28,7 @@ pub mod perfmon;
 mod quantity;
 pub mod run;
 mod setting;
+mod share_bars;
 pub mod sizing;
 pub mod stats;
 pub mod storage_advice;

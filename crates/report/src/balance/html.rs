@@ -1,17 +1,11 @@
 //! The page of a balance.
 
 use super::{disks_table, finding_line, loads_table, move_sentence, services_table, verdict};
-use crate::escape;
 use crate::page::{self, Card, Head, all_rows, details, doubts, html_table, list, section};
 use crate::run::capitalized;
-use larder_schema::balance::{Balance, FindingLevel};
+use crate::share_bars::share_bars;
+use larder_schema::balance::{Balance, BalanceDisk, FindingLevel};
 use larder_schema::format;
-
-/// Height of the bars of a disk, and the place of the names, in pixels.
-const ROW: f64 = 44.0;
-const NAMES: f64 = 110.0;
-/// Place of the figures behind the bars.
-const FIGURES: f64 = 80.0;
 
 /// Renders the page.
 #[must_use]
@@ -91,44 +85,10 @@ fn bars(balance: &Balance) -> String {
     }
     let key = [("bypass", "recorded"), ("hit", "predicted after the moves")];
     let key = page::key(&key.map(|(class, name)| (class.to_owned(), name.to_owned())));
-    key + &page::figure(|width| draw(balance, width), "", None)
-}
-
-fn draw(balance: &Balance, width: f64) -> String {
-    let all = balance.disks.iter().flat_map(|it| [it.before.utilization, it.after.utilization]);
-    let highest = all.fold(1.0, f64::max);
-    let scale = (width - NAMES - FIGURES) / highest;
-    let count = u32::try_from(balance.disks.len()).unwrap_or(u32::MAX);
-    let height = ROW * f64::from(count);
-    let mut svg = format!(
-        "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
-         aria-label=\"{}\">",
-        escape::html(&verdict(balance))
-    );
-    let full = NAMES + scale;
-    put!(svg, "<line class=\"grid\" x1=\"{full:.1}\" x2=\"{full:.1}\" y1=\"0\" y2=\"{height}\"/>");
-    for (index, disk) in (0_u32..).zip(&balance.disks) {
-        let top = ROW * f64::from(index);
-        let name: String = disk.name.chars().take(14).collect();
-        put!(
-            svg,
-            "<text class=\"label axis\" x=\"0\" y=\"{:.1}\">{}</text>",
-            top + 25.0,
-            escape::html(&name)
-        );
-        let pairs =
-            [("without", disk.before.utilization, 4.0), ("bar", disk.after.utilization, 22.0)];
-        for (class, utilization, down) in pairs {
-            let (y, length) = (top + down, (scale * utilization).max(1.0));
-            put!(
-                svg,
-                "<rect class=\"{class}\" x=\"{NAMES}\" y=\"{y:.1}\" width=\"{length:.1}\" \
-                 height=\"16\"/><text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                NAMES + length + 6.0,
-                y + 13.0,
-                format::percent(utilization)
-            );
-        }
-    }
-    svg + "</svg>"
+    let row = |disk: &BalanceDisk| {
+        let pair = [("without", disk.before.utilization), ("bar", disk.after.utilization)];
+        (disk.name.clone(), pair.to_vec())
+    };
+    let rows: Vec<_> = balance.disks.iter().map(row).collect();
+    key + &page::figure(|width| share_bars(&verdict(balance), &rows, width), "", None)
 }

@@ -1,7 +1,9 @@
 //! The bottleneck as text and as a page.
 
+use super::utilization;
 use crate::host_counters::{disks_table, processes_table, whole_table};
 use crate::page::{self, Card, Head, all_rows, list, section};
+use crate::share_bars::share_bars;
 use crate::table::Table;
 use crate::watch::not_counted;
 use larder_schema::as_u64;
@@ -9,6 +11,8 @@ use larder_schema::bottleneck::{Bottleneck, BottleneckKind};
 use larder_schema::format;
 use larder_schema::host_counters::HostDisk;
 
+/// Number of disks in the chart.
+const BARS: usize = 12;
 /// Number of processes in the text.
 const PROCESSES: usize = 10;
 
@@ -48,7 +52,7 @@ pub fn to_html(bottleneck: &Bottleneck) -> String {
         cards: cards(bottleneck),
         subject: sentences(bottleneck),
     };
-    let mut body = String::new();
+    let mut body = section("Use", &bars(bottleneck));
     if !bottleneck.next.is_empty() {
         body.push_str(&section("Next steps", &list(&bottleneck.next)));
     }
@@ -60,6 +64,18 @@ pub fn to_html(bottleneck: &Bottleneck) -> String {
         body.push_str(&section("Notes", &list(&counters.notes)));
     }
     page::page(&head, &body, &bottleneck.to_json())
+}
+
+/// Draws the use of disks and processors.
+fn bars(bottleneck: &Bottleneck) -> String {
+    let counters = &bottleneck.counters;
+    let busy = |disk: &HostDisk| Some((disk.disk.clone(), vec![("bar", utilization(disk)?)]));
+    let mut rows: Vec<_> = counters.disks.iter().take(BARS).filter_map(busy).collect();
+    rows.extend(counters.cpu.busy.map(|busy| ("processors".to_owned(), vec![("bar", busy)])));
+    let waiting = counters.memory.io_pressure;
+    rows.extend(waiting.map(|share| ("waiting".to_owned(), vec![("without", share)])));
+    let caption = "Busy disks and processors; time in which a task waited for I/O.";
+    page::figure(|width| share_bars(&bottleneck.verdict, &rows, width), caption, None)
 }
 
 fn tables(bottleneck: &Bottleneck, processes: usize) -> Vec<Table> {
