@@ -57,6 +57,8 @@ const PAGES: &[Page] = &[
         &["compare BENCH-RUNS/probe-before.json BENCH-RUNS/probe-after.json \
                        -o compare.html"],
     ),
+    page("advise", &["advise --sample --requests 1000 -o advise.html"]),
+    page("bottleneck", &["advise --live --for 1s -o bottleneck.html"]),
     page("perfmon", &["report DOCS/perfmon/published.csv -o perfmon.html"]),
     Page {
         name: "matrix",

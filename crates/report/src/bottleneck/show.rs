@@ -74,7 +74,10 @@ fn bars(bottleneck: &Bottleneck) -> String {
     rows.extend(counters.cpu.busy.map(|busy| ("processors".to_owned(), vec![("bar", busy)])));
     let waiting = counters.memory.io_pressure;
     rows.extend(waiting.map(|share| ("waiting".to_owned(), vec![("without", share)])));
-    let caption = "Busy disks and processors; time in which a task waited for I/O.";
+    let caption = match waiting {
+        Some(_) => "Share of the time: busy, or with a task that waited for I/O.",
+        None => "Share of the time: busy.",
+    };
     page::figure(|width| share_bars(&bottleneck.verdict, &rows, width), caption, None)
 }
 
