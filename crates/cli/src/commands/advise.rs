@@ -37,6 +37,10 @@ pub(crate) struct AdviseArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = args::time, requires = "live")]
     time: Option<u64>,
 
+    /// Choose an array for the busiest disk of the counters, whose requests have random places.
+    #[arg(long, requires = "space", hide_short_help = true, conflicts_with = "sample")]
+    array: bool,
+
     /// Use the built-in sample trace; see larder size.
     #[arg(long, conflicts_with = "file")]
     sample: bool,
@@ -119,16 +123,17 @@ fn price(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(arguments: &AdviseArgs) -> Result<()> {
     let (format, output) = (arguments.format.get(), arguments.output.as_ref());
-    let printed = if let Some(found) = host::bottleneck(arguments)? {
+    let found = host::bottleneck(arguments)?;
+    let printed = if let Some(found) = found.as_ref().filter(|_| !arguments.array) {
         print_and_write(
             format,
             output,
-            || bottleneck::to_text(&found),
-            || bottleneck::to_html(&found),
+            || bottleneck::to_text(found),
+            || bottleneck::to_html(found),
             || format!("{:#}\n", found.to_json()),
         )?
     } else {
-        let advice = arrays::advise(arguments)?;
+        let advice = arrays::advise(arguments, found.as_ref())?;
         print_and_write(
             format,
             output,

@@ -46,6 +46,11 @@ fn each_source_is_recognized_by_its_content() {
         (&found["kind"], &found["expected"]["read_s"]),
         (&"slow-disk".into(), &0.002.into())
     );
+    let array = json(at, "larder advise a.txt --array --space 1GiB --disks 3 --json");
+    assert_eq!(array["subject"], "sda of a.txt, at random places");
+    assert!(array["traffic"]["recorded_per_s"].as_f64().is_some_and(|it| (it - 80.0).abs() < 0.1));
+    let message = larder(at, "larder advise a.json --array --space 1GiB").stderr;
+    assert!(String::from_utf8_lossy(&message).contains("does not separate reads and writes"));
     let page = larder(at, "larder advise a.txt -o a.html");
     assert!(page.status.success());
     let page = std::fs::read_to_string(at.join("a.html")).unwrap();

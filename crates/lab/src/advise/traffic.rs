@@ -118,7 +118,6 @@ impl Traffic {
     }
 
     /// Returns traffic of these requests to storage of `bytes` bytes.
-    #[cfg(test)]
     pub(super) fn new(requests: Requests, bytes: u64) -> Traffic {
         Traffic { requests, bytes, has_times: true }
     }

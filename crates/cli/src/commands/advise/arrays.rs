@@ -12,7 +12,7 @@ use larder_core::mode::WriteMode;
 use larder_core::tunables::Tunables;
 use larder_host::memory;
 use larder_lab::advise::{
-    ArrayNeeds, Traffic, TrafficError, advise_array, advise_unit, level_rule, unit_rule,
+    ArrayNeeds, MeanLoad, Traffic, TrafficError, advise_array, advise_unit, level_rule, unit_rule,
 };
 use larder_lab::model::{DeviceModel, StoreModel, StoreSpec};
 use larder_lab::sim::engine::{
@@ -20,6 +20,7 @@ use larder_lab::sim::engine::{
     frames_of,
 };
 use larder_report::escape;
+use larder_schema::bottleneck::Bottleneck;
 use larder_schema::format;
 use larder_schema::storage_advice::{CacheEffect, StorageAdvice, UnitRow};
 use std::path::Path;
@@ -28,16 +29,28 @@ use std::path::Path;
 const FILES_MAX: usize = 1_000_000;
 /// Tables of a simulated cache, bytes for each frame.
 const TABLES_PER_FRAME: u64 = METADATA_BYTES_PER_FRAME as u64;
-/// Seed of the aged file systems.
+/// Seed of the aged file systems, and of random places.
 const SEED: u64 = 1;
 
-pub(super) fn advise(arguments: &AdviseArgs) -> Result<StorageAdvice> {
+/// Advises on the requests of a trace, or on the load of the busiest disk of counters.
+pub(super) fn advise(
+    arguments: &AdviseArgs,
+    counters: Option<&Bottleneck>,
+) -> Result<StorageAdvice> {
     let disk = arguments.disk.clone().unwrap_or(StoreSpec::Model(StoreModel::DISK));
     let StoreModel::Device(disk) = store_model::of(&disk)? else {
         anyhow::bail!("advise on disks: --disk is no device; choose one of larder model list");
     };
     let sizes = arguments.files.as_deref().map(file_sizes).transpose()?;
-    let (traffic, cache) = traffic(arguments, disk)?;
+    let name = arguments.file.as_deref();
+    let name = name.map_or_else(|| SAMPLE_NAME.into(), |path| escape::path(path).into_owned());
+    let (subject, (traffic, cache)) = match counters {
+        Some(counters) => {
+            let (disk, traffic) = of_counters(counters, arguments.space.unwrap_or(0))?;
+            (format!("{disk} of {}, at random places", counters.subject), (traffic, None))
+        }
+        None => (name, traffic(arguments, disk)?),
+    };
     let requests = traffic.sample(arguments.requests);
     let (depth, failures) = (usize::from(arguments.depth), u32::from(arguments.failures));
     let needs = ArrayNeeds {
@@ -61,9 +74,8 @@ pub(super) fn advise(arguments: &AdviseArgs) -> Result<StorageAdvice> {
     };
     let of_level = level_rule(&summary, &arrays, advised_array);
     let of_unit = unit_rule(&summary, &units, advised_unit);
-    let name = arguments.file.as_deref();
     Ok(StorageAdvice {
-        subject: name.map_or_else(|| SAMPLE_NAME.into(), |path| escape::path(path).into_owned()),
+        subject,
         traffic: summary,
         cache,
         disk: StoreModel::Device(disk).name().into_owned(),
@@ -78,6 +90,26 @@ pub(super) fn advise(arguments: &AdviseArgs) -> Result<StorageAdvice> {
         units,
         advised_unit,
     })
+}
+
+/// Returns the name of the busiest disk, and requests with its rates and mean lengths.
+fn of_counters(found: &Bottleneck, bytes: u64) -> Result<(String, Traffic)> {
+    let disks = &found.counters.disks;
+    let named = disks.iter().find(|disk| Some(&disk.disk) == found.disk.as_ref());
+    let disk = named.or(disks.first()).context("advise an array: no disk was active")?;
+    let is_separate = disk.reads_per_s.is_some() || disk.writes_per_s.is_some();
+    ensure!(
+        is_separate,
+        "advise an array: {} does not separate reads and writes; use iostat -x or larder watch",
+        found.counters.source
+    );
+    let load = MeanLoad {
+        reads_per_s: disk.reads_per_s.unwrap_or(0.0),
+        bytes_per_read: disk.bytes_per_read().unwrap_or(0.0),
+        writes_per_s: disk.writes_per_s.unwrap_or(0.0),
+        bytes_per_write: disk.bytes_per_write().unwrap_or(0.0),
+    };
+    Ok((escape::text(&disk.disk).into_owned(), Traffic::of_load(&load, bytes, SEED)?))
 }
 
 /// Returns the requests that reach the disks, and the effect of the cache, if there is one.
