@@ -163,7 +163,9 @@ pack() {
   tar -c --format=posix --pax-option=exthdr.name=%d/%f,delete=atime,delete=ctime --sort=name \
     --numeric-owner --one-file-system "$@"
 }
-WITH_ATTRIBUTES=(--acls --xattrs "--xattrs-include=*")
+# ACLs are attributes as well, which tar reads from the open file; with --acls it would read them by
+# name, through links.
+WITH_ATTRIBUTES=(--xattrs "--xattrs-include=*")
 
 # Prints a line for each entry: kind, rights, owners, size, time, links and name; and attributes.
 # Sockets are not copied.

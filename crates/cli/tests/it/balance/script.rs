@@ -8,6 +8,7 @@ use larder_schema::balance::{
 use larder_testing::{can_mount, has_tool, is_root, skip};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -118,6 +119,8 @@ pub(super) fn fill(directory: &Path) -> bool {
     fs::hard_link(directory.join("one"), directory.join("two")).unwrap();
     symlink("one", directory.join("relative")).unwrap();
     symlink("/nowhere", directory.join("dangling")).unwrap();
+    // The copy has no socket, and an undo brings the original back.
+    drop(UnixListener::bind(directory.join("socket")).unwrap());
     let sparse = fs::File::create(directory.join("sparse")).unwrap();
     sparse.write_all_at(b"end", 10 << 20).unwrap();
     let private = directory.join("private");
