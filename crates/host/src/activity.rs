@@ -65,6 +65,15 @@ impl Activity {
     }
 }
 
+/// Returns the number of processors that are online, whichever this process may use.
+pub(crate) fn processors() -> Option<u32> {
+    let stat = proc::read("/proc/stat")?;
+    let is_processor = |line: &&str| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    u32::try_from(stat.lines().filter(is_processor).count()).ok().filter(|count| *count > 0)
+}
+
 impl Cpu {
     /// Reads the counters, or returns `None` if the kernel does not report them.
     pub(crate) fn now() -> Option<Cpu> {

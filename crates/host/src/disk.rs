@@ -21,6 +21,8 @@ impl Disk {
     /// Returns the disk of the file system that holds a path, or of the path itself if it is a
     /// device. Returns `None` for a file system without a local block device (tmpfs, NFS, FUSE).
     ///
+    /// The path is accessed, which another user can make block; see [`Disk::of_device`].
+    ///
     /// # Errors
     /// The path does not exist.
     pub fn of(path: &Path) -> io::Result<Option<Disk>> {
@@ -39,7 +41,12 @@ impl Disk {
 
     /// Returns the disk of a device number, or `None` if it is not a block device.
     fn from_device_number(number: u64) -> Option<Disk> {
-        let directory = std::fs::canonicalize(device::in_sysfs(device::from_stat(number))).ok()?;
+        Disk::of_device(device::from_stat(number))
+    }
+
+    /// Returns the disk of a device number as the kernel encodes it.
+    pub(crate) fn of_device(number: u32) -> Option<Disk> {
+        let directory = std::fs::canonicalize(device::in_sysfs(number)).ok()?;
         let whole =
             if directory.join("partition").exists() { directory.parent()? } else { &directory };
         Some(Disk { name: whole.file_name()?.to_str()?.to_owned() })

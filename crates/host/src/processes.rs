@@ -5,7 +5,7 @@
 //! read.
 
 use crate::disk::Disk;
-use crate::foreign_file::FileIdentity;
+use crate::foreign_file::{FileIdentity, ForeignFile};
 use crate::inspect::{Uninspectable, WAIT_MAX, inspect};
 use crate::inspector::Query;
 use crate::inspector_client;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::iter;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Maximum number of descriptors by which the disks of a process are found.
@@ -90,8 +90,8 @@ impl Readings {
     /// Returns the readings, and true if they are complete.
     fn of(pid: u32, deadline: Instant) -> (Readings, bool) {
         let counters = proc::read(format!("/proc/{pid}/io"));
-        let stat = proc::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let cpu_ticks = cpu_ticks(&stat).unwrap_or(0);
+        let stat = inspector_client::text(Query::Stat, pid, deadline).ok().flatten();
+        let cpu_ticks = stat.as_deref().and_then(cpu_ticks).unwrap_or(0);
         let private_bytes = private_bytes(pid, deadline);
         let is_complete = private_bytes.is_ok();
         (Readings { counters, cpu_ticks, private_bytes: private_bytes.unwrap_or(0) }, is_complete)
@@ -177,6 +177,17 @@ pub(crate) fn private_memory() -> Vec<(u32, u64)> {
     all
 }
 
+/// Returns the disk of a file's file system. No path is accessed: other users can choose paths that
+/// block or lead elsewhere.
+fn disk_of(file: &ForeignFile) -> Option<Disk> {
+    Disk::of_device(file.identity.dev).or_else(|| {
+        // btrfs uses anonymous device numbers; the mount has the name of a device.
+        let source = PathBuf::from(file.mount_here()?.source);
+        let is_device = source.parent() == Some(Path::new("/dev"));
+        Disk::of(&source).ok().flatten().filter(|_| is_device)
+    })
+}
+
 /// Returns the whole disks on which a process has files open, or which it has open itself; `None`
 /// if that is unknown or the process has too many files.
 pub(crate) fn disks_of(pid: u32) -> Option<BTreeSet<String>> {
@@ -184,13 +195,17 @@ pub(crate) fn disks_of(pid: u32) -> Option<BTreeSet<String>> {
         let (mut disks, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut open = links(pid, deadline).and_then(Step::Item);
         for link in open.by_ref().take(FILES_OF_DISKS_MAX) {
-            let LinkPath::Known(path) = link.path else { continue };
-            if !link.is_descriptor || !link.file.has_path(&path) {
+            if !link.is_descriptor {
                 continue;
             }
-            // Files of one file system have one disk; device files do not.
-            if !link.file.is_regular || seen.insert(link.file.identity.dev) {
-                disks.extend(Disk::of(&path).ok().flatten().map(|disk| disk.name));
+            if let LinkPath::Known(path) = &link.path
+                && !link.file.is_regular
+                && path.parent() == Some(Path::new("/dev"))
+                && link.file.has_path(path)
+            {
+                disks.extend(Disk::of(path).ok().flatten().map(|disk| disk.name));
+            } else if seen.insert(link.file.identity.dev) {
+                disks.extend(disk_of(&link.file).map(|disk| disk.name));
             }
         }
         open.is_complete.then_some(disks)
@@ -290,7 +305,6 @@ mod tests {
     use std::ffi::OsStr;
     use std::io::{Read, Write};
     use std::os::unix::ffi::OsStrExt;
-    use std::path::Path;
     use std::process::Command;
     use std::time::Duration;
 

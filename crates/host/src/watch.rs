@@ -22,6 +22,7 @@ mod kernel_probe;
 mod layers;
 mod lookup;
 mod memory_group;
+mod metadata_caches;
 mod missing;
 mod names;
 mod owners;

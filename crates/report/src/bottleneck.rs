@@ -1,10 +1,11 @@
-//! The bottleneck of a host: which of disks, processors and cache holds its programs up.
+//! The bottleneck of a host: the disk, the processors or the cache that limits its programs.
 //!
-//! [`judge`] is a pure function of counters. It asks in this order: do programs wait for disks?
-//! If not, are the processors busy? If they do, for which disk: does it read again data that the
-//! cache had to evict, does a request take too long, does one process fill the queue, are there
-//! too many requests, or do programs wait for one request at a time?
+//! [`judge`] is a pure function of counters. It checks in this order: waiting for disks, and if
+//! there is none, busy processors; then, of the disk that is waited for, data that the cache had to
+//! evict, slow requests, one process that fills the queue, too many requests, and programs that
+//! wait for one request at a time.
 
+mod evidence;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,10 @@ mod tests;
 pub use show::{to_html, to_text};
 
 use crate::escape;
+use evidence::{
+    believable, busiest, is_waited_for, knows_disks, metadata, one_writer, peak, rereads, usual,
+    utilization,
+};
 use larder_schema::bottleneck::{Bottleneck, BottleneckKind, ExpectedDisk};
 use larder_schema::format;
 use larder_schema::host_counters::{HostCounters, HostDisk, HostProcess};
@@ -40,6 +45,9 @@ pub const PROCESSORS: f64 = 0.9;
 /// Use of one processor from which on a process with one thread is held up by it.
 pub const ONE_PROCESSOR: f64 = 0.9;
 
+/// Share of the processors' time that the hypervisor gave to others, from which on it is named.
+pub const STEAL: f64 = 0.1;
+
 /// Expected seconds of a random request of a mechanical disk: seek and half a turn at 7,200 rpm.
 const MECHANICAL_S: f64 = 0.0127;
 /// Bytes per second of a mechanical disk.
@@ -53,12 +61,15 @@ const FLASH_BYTES_PER_S: f64 = 300e6;
 /// mechanical one.
 #[must_use]
 pub fn expected_by_kind(disk: &HostDisk) -> ExpectedDisk {
-    let (model, seconds, bytes_per_s) = match disk.is_rotational {
+    let is_rotational = disk.is_rotational.or(disk.disk.starts_with("nvme").then_some(false));
+    let (model, seconds, bytes_per_s) = match is_rotational {
         Some(false) => ("flash", FLASH_S, FLASH_BYTES_PER_S),
         Some(true) => ("mechanical disk", MECHANICAL_S, MECHANICAL_BYTES_PER_S),
-        None => {
-            ("mechanical disk, since the kind is not known", MECHANICAL_S, MECHANICAL_BYTES_PER_S)
-        }
+        None => (
+            "mechanical disk, since the source does not name the kind",
+            MECHANICAL_S,
+            MECHANICAL_BYTES_PER_S,
+        ),
     };
     let bytes =
         |bytes: Option<f64>| bytes.or(disk.bytes_per_request()).unwrap_or(0.0) / bytes_per_s;
@@ -77,6 +88,7 @@ pub fn judge(
     counters: HostCounters,
     expected: impl Fn(&HostDisk) -> ExpectedDisk,
 ) -> Bottleneck {
+    let counters = believable(counters);
     let found = find(&counters, &expected);
     Bottleneck {
         subject,
@@ -124,55 +136,6 @@ fn find(counters: &HostCounters, expected: impl Fn(&HostDisk) -> ExpectedDisk) -
     of_disk(counters, disk, expected(disk))
 }
 
-/// Returns the disk whose requests take the most time.
-fn busiest(disks: &[HostDisk]) -> Option<&HostDisk> {
-    let time = |disk: &HostDisk| disk.queue.or_else(|| utilization(disk)).unwrap_or(0.0);
-    let active = disks.iter().filter(|disk| time(disk) > 0.0);
-    active.max_by(|a, b| time(a).total_cmp(&time(b)))
-}
-
-/// Returns the share of the time in which a disk was busy; without a counter of it, the sum of the
-/// latencies is an upper bound.
-fn utilization(disk: &HostDisk) -> Option<f64> {
-    disk.busy.or_else(|| Some(disk.disk_time()?.min(1.0)))
-}
-
-/// Returns true if programs wait for the requests of a disk.
-///
-/// The kernel does not count a thread that waits for the completion of asynchronous I/O. So reads
-/// in flight count as waited for too, and so do writes unless the cache writes most of them.
-fn is_waited_for(counters: &HostCounters, disk: &HostDisk) -> bool {
-    let is_busy = utilization(disk).is_some_and(|busy| busy >= BUSY_ALONE);
-    let Some(waiting) = counters.memory.io_pressure else {
-        return is_busy || disk.queue.is_some_and(|queue| queue >= QUEUE);
-    };
-    let is_long = |time: Option<f64>| time.is_some_and(|time| time >= BUSY_ALONE);
-    let reads = is_long(disk.read_time);
-    let writes = is_long(disk.write_time) && lazy_share(counters, disk) < LAZY;
-    waiting >= WAITING || is_busy && (reads || writes)
-}
-
-/// Returns the share of the bytes written to a disk that the cache wrote, or a lower bound of it.
-fn lazy_share(counters: &HostCounters, disk: &HostDisk) -> f64 {
-    let memory = &counters.memory;
-    let of_host = || Some(memory.lazy_pages_per_s? * memory.page_bytes?);
-    let others = others(counters, disk, |disk| disk.write_bytes_per_s);
-    let lazy = disk.lazy_bytes_per_s.or_else(|| Some((of_host()? - others).max(0.0)));
-    let all = disk.write_bytes_per_s.filter(|bytes| *bytes > 0.0);
-    lazy.zip(all).map_or(0.0, |(lazy, all)| (lazy / all).min(1.0))
-}
-
-/// Returns a sum over the disks that have nothing to do with this one: neither the devices below it
-/// nor those above it. Devices below others are left out, since they serve the same requests.
-fn others(counters: &HostCounters, disk: &HostDisk, of: fn(&HostDisk) -> Option<f64>) -> f64 {
-    let is_below = |lower: &HostDisk, upper: &HostDisk| upper.below.contains(&lower.disk);
-    let is_other = |it: &&HostDisk| {
-        let is_top = !counters.disks.iter().any(|upper| is_below(it, upper));
-        it.disk != disk.disk && !is_below(it, disk) && !is_below(disk, it) && is_top
-    };
-    counters.disks.iter().filter(is_other).filter_map(of).sum()
-}
-
 /// Returns the sentence about waiting tasks, if they were counted.
 fn waiting(counters: &HostCounters) -> Option<String> {
     let share = format::percent(counters.memory.io_pressure?);
@@ -201,13 +164,14 @@ fn elsewhere(counters: &HostCounters, disk: &HostDisk) -> Answer {
 
 fn unknown(counters: &HostCounters, busy: Vec<String>) -> Answer {
     let verdict = if counters.uncounted_disks.is_empty() {
-        "Programs wait for I/O, but no disk is busy: it is that of a network file system or of \
-         FUSE, or limited before it reaches a disk (io.max, blkio.throttle)"
+        "Programs wait for I/O, but no disk is busy: the I/O goes to a network or FUSE file \
+         system, or a cgroup limits it (io.max, blkio.throttle)"
             .to_owned()
     } else {
+        let names: Vec<_> = counters.uncounted_disks.iter().map(|it| escape::text(it)).collect();
         format!(
-            "Cannot tell: the requests of {} are not counted",
-            counters.uncounted_disks.join(", ")
+            "Cannot tell: the kernel does not count the requests of {} (queue/iostats is 0)",
+            names.join(", ")
         )
     };
     let reasons = waiting(counters).into_iter().chain(busy).collect();
@@ -220,10 +184,21 @@ fn without_waiting(counters: &HostCounters, disk: Option<&HostDisk>) -> Answer {
     if let Some(disk) = disk {
         reasons.push(activity(disk));
     }
+    reasons.extend(peak(counters).map(|(disk, busy)| {
+        format!(
+            "In one sample {} was busy for {}: judge that time by itself.",
+            escape::text(&disk.disk),
+            format::percent(busy)
+        )
+    }));
     let busy = counters.cpu.busy;
     reasons.extend(
         busy.map(|busy| format!("The processors were busy for {}.", format::percent(busy))),
     );
+    let steal = counters.cpu.steal.filter(|steal| *steal >= STEAL);
+    reasons.extend(steal.map(|steal| {
+        format!("The hypervisor gave {} of their time to other guests.", format::percent(steal))
+    }));
     let top = counters.processes.iter().max_by(|a, b| cpu(a).total_cmp(&cpu(b)));
     if busy.is_some_and(|busy| busy >= PROCESSORS) {
         let verdict = "The processors are the bottleneck, not the disks".to_owned();
@@ -234,7 +209,7 @@ fn without_waiting(counters: &HostCounters, disk: Option<&HostDisk>) -> Answer {
     }
     if let Some(top) = top.filter(|it| cpu(it) >= ONE_PROCESSOR) {
         let verdict = format!(
-            "The disks are not the problem: {} is held up by its use of a processor",
+            "The disks are not the problem: {} uses a whole processor, which limits it",
             label(top)
         );
         let mut answer = Answer::new(BottleneckKind::Processor, verdict, reasons);
@@ -242,8 +217,18 @@ fn without_waiting(counters: &HostCounters, disk: Option<&HostDisk>) -> Answer {
         answer.reasons.push(used(top));
         return answer;
     }
-    let verdict = "The disks are not the problem, nor are the processors".to_owned();
-    Answer::new(BottleneckKind::Nothing, verdict, reasons)
+    let verdict = match (knows_disks(counters), busy) {
+        (false, _) => {
+            let verdict =
+                "Cannot tell: the source has no utilization of disks; record with iostat \
+                           -x 5 60 or larder watch"
+                    .to_owned();
+            return Answer::new(BottleneckKind::Unknown, verdict, reasons);
+        }
+        (true, Some(_)) => "Neither disks nor processors limit the programs",
+        (true, None) => "The disks do not limit the programs; the source does not count processors",
+    };
+    Answer::new(BottleneckKind::Nothing, verdict.to_owned(), reasons)
 }
 
 fn cpu(process: &HostProcess) -> f64 {
@@ -256,7 +241,7 @@ fn label(process: &HostProcess) -> String {
 }
 
 fn used(process: &HostProcess) -> String {
-    format!("{} used {} processors.", label(process), format::number(cpu(process)))
+    format!("{} used {} of one processor.", label(process), format::percent(cpu(process)))
 }
 
 /// Returns the sentence about the use of a disk.
@@ -266,13 +251,14 @@ fn activity(disk: &HostDisk) -> String {
         utilization(disk).map(|busy| format!("was busy for {} of the time", format::percent(busy))),
     );
     facts.extend(
-        disk.queue.map(|queue| format!("had {} requests in its queue", format::number(queue))),
+        disk.queue
+            .map(|queue| format!("had {} requests queued or in flight", format::number(queue))),
     );
     facts.extend(
         disk.requests_per_s().map(|rate| format!("served {} requests/s", format::number(rate))),
     );
     facts.extend(
-        disk.seconds_per_request().map(|s| format!("took {} for a request", show::seconds(s))),
+        disk.seconds_per_request().map(|each| format!("took {} for each", show::seconds(each))),
     );
     format!("{} {}.", escape::text(&disk.disk), facts.join(", "))
 }
@@ -283,12 +269,13 @@ fn of_disk(counters: &HostCounters, disk: &HostDisk, expected: ExpectedDisk) -> 
     reasons.push(activity(disk));
     let name = escape::text(&disk.disk);
     let rate = disk.requests_per_s().filter(|rate| *rate > 0.0);
-    let service = utilization(disk).zip(rate).map(|(busy, rate)| busy / rate);
+    let busy = utilization(disk).filter(|busy| *busy > 0.0);
+    let service = busy.zip(rate).map(|(busy, rate)| busy / rate);
     let service = service.or(disk.seconds_per_request());
     let usual = usual(disk, &expected);
     reasons.extend(service.map(|service| {
         format!(
-            "While it was busy, a request took {}; expected are {} ({}).",
+            "A request kept it busy for {}; {} is expected of a {}.",
             show::seconds(service),
             show::seconds(usual),
             expected.model
@@ -305,7 +292,7 @@ fn of_disk(counters: &HostCounters, disk: &HostDisk, expected: ExpectedDisk) -> 
         let times = format::times(service.unwrap_or(0.0) / usual);
         (
             BottleneckKind::SlowDisk,
-            format!("{name} is slow: its requests take {times} as long as expected"),
+            format!("{name} is slow: a request takes {times} as long as expected"),
         )
     } else if let Some((writer, share)) = one_writer(counters, disk) {
         reasons.push(format!(
@@ -327,70 +314,11 @@ fn of_disk(counters: &HostCounters, disk: &HostDisk, expected: ExpectedDisk) -> 
         (
             BottleneckKind::SerialRequests,
             format!(
-                "Programs wait for {name} with one request at a time, which takes its usual time"
+                "Programs send {name} one request at a time and wait for it; it takes its usual time"
             ),
         )
     };
+    reasons.extend(metadata(counters, disk));
     let answer = Answer::new(kind, verdict, reasons);
     Answer { disk: Some(disk.disk.clone()), process, expected: Some(expected), ..answer }
-}
-
-/// Returns the expected service time of the disk's mix of reads and writes.
-fn usual(disk: &HostDisk, expected: &ExpectedDisk) -> f64 {
-    let (reads, writes) = (disk.reads_per_s.unwrap_or(0.0), disk.writes_per_s.unwrap_or(0.0));
-    if reads + writes > 0.0 {
-        (reads * expected.read_s + writes * expected.write_s) / (reads + writes)
-    } else {
-        expected.read_s.max(expected.write_s)
-    }
-}
-
-/// Returns the reason why the cache is too small, if it is.
-fn rereads(counters: &HostCounters, disk: &HostDisk) -> Option<String> {
-    let reads_most = disk.read_time.zip(disk.write_time).is_none_or(|(read, write)| read >= write);
-    if !reads_most {
-        return None;
-    }
-    // The kernel counts repeated reads of all disks together; others may explain them.
-    let read = disk.read_bytes_per_s.filter(|bytes| *bytes > 0.0);
-    if let Some((again, read)) = counters.memory.reread_bytes_per_s.zip(read) {
-        let of_others = others(counters, disk, |disk| disk.read_bytes_per_s);
-        let share = ((again - of_others) / read).clamp(0.0, 1.0);
-        let sentence = || {
-            format!(
-                "At least {} of the bytes that it read had been in the cache.",
-                format::percent(share)
-            )
-        };
-        return (share >= REREAD).then(sentence);
-    }
-    let reads: f64 = counters.disks.iter().filter_map(|disk| disk.reads_per_s).sum();
-    let (hits, misses) = counters.memory.hit_ratio.zip(counters.memory.misses_per_s)?;
-    let is_small = hits < HITS && reads > 0.0 && misses / reads >= REREAD;
-    is_small.then(|| {
-        format!(
-            "{} of the reads hit the cache; its misses are {} of the reads of the disks. Data that \
-             is read only once misses too.",
-            format::percent(hits),
-            format::percent((misses / reads).min(1.0))
-        )
-    })
-}
-
-/// Returns the process whose writes fill the queue, with its share of all written bytes.
-fn one_writer<'a>(counters: &'a HostCounters, disk: &HostDisk) -> Option<(&'a HostProcess, f64)> {
-    let write_share = disk.write_time? / disk.disk_time().filter(|time| *time > 0.0)?;
-    if write_share < ONE_WRITER || disk.queue? < QUEUE {
-        return None;
-    }
-    let written =
-        |it: &HostProcess| it.disk_write_bytes_per_s.or(it.write_bytes_per_s).unwrap_or(0.0);
-    // Of several disks, the writers of this one.
-    let is_here =
-        |it: &&HostProcess| it.disks.as_ref().is_none_or(|disks| disks.contains(&disk.disk));
-    let here = || counters.processes.iter().filter(is_here);
-    let all: f64 = here().map(written).sum();
-    let top = here().max_by(|a, b| written(a).total_cmp(&written(b)))?;
-    let share = written(top) / all;
-    (share >= ONE_WRITER).then_some((top, share))
 }

@@ -6,7 +6,7 @@ pub use sources::{of_log, of_watch};
 
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::as_u64;
-use larder_schema::host_counters::{HostCounters, HostDisk, HostProcess};
+use larder_schema::host_counters::{HostCounters, HostDisk, HostProcess, MetadataCache};
 
 /// Unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub const DISK_COUNTERS: &[HostCounter<HostDisk>] = counters! {
 /// Counters of the whole host.
 pub const WHOLE_COUNTERS: &[HostCounter<HostCounters>] = counters! {
     "processors busy" "Processor: % Processor Time (_Total)" "/proc/stat"
-        "1 - d(idle + iowait) / d(all)" Share |it| it.cpu.busy;
+        "1 - d(idle + iowait) / d(all), with steal" Share |it| it.cpu.busy;
     "idle with I/O in flight" "" "/proc/stat" "d(iowait) / d(all)" Share |it| it.cpu.io_wait;
     "time with a task waiting for I/O" "" "/proc/pressure/io" "d(some total) / dt" Share
         |it| it.memory.io_pressure;
@@ -94,9 +94,9 @@ pub const WHOLE_COUNTERS: &[HostCounter<HostCounters>] = counters! {
         |it| it.memory.memory_pressure;
     "available memory, minimum" "Memory: Available Bytes" "meminfo MemAvailable" "minimum" Bytes
         |it| it.memory.available_min_bytes;
-    "cache, first" "System Cache Resident Bytes, Cache Bytes" "meminfo Cached, Buffers, Shmem"
+    "cache at start" "System Cache Resident Bytes, Cache Bytes" "meminfo Cached, Buffers, Shmem"
         "Cached + Buffers - Shmem" Bytes |it| it.memory.cache_first_bytes;
-    "cache, last" "the same" "the same" "last sample" Bytes |it| it.memory.cache_last_bytes;
+    "cache at end" "the same" "the same" "last sample" Bytes |it| it.memory.cache_last_bytes;
     "cache, maximum" "the same" "the same" "maximum" Bytes |it| it.memory.cache_max_bytes;
     "paging file in use" "Paging File: % Usage" "meminfo SwapTotal, SwapFree"
         "1 - SwapFree / SwapTotal" Share |it| it.memory.paging_file_use;
@@ -110,11 +110,11 @@ pub const WHOLE_COUNTERS: &[HostCounter<HostCounters>] = counters! {
         |it| it.memory.lazy_flushes_per_s;
     "lazy-write pages/s" "Lazy Write Pages/sec, Data Flush Pages/sec" "vmstat nr_written"
         "d / dt; also those that fsync wrote" Number |it| it.memory.lazy_pages_per_s;
-    "bytes/s read again" "" "vmstat workingset_refault_file" "page size x d / dt" Bytes
+    "re-read bytes/s" "" "vmstat workingset_refault_file" "page size x d / dt" Bytes
         |it| it.memory.reread_bytes_per_s;
-    "hits of the cache" "Copy Read Hits %" "tracepoint mm_filemap_get_pages, with larder watch"
+    "cache hit ratio" "Copy Read Hits %" "tracepoint mm_filemap_get_pages, with larder watch"
         "hits / lookups" Share |it| it.memory.hit_ratio;
-    "misses of the cache/s" "Copy Reads/sec x (1 - Copy Read Hits %)" "the same" "misses / dt"
+    "cache misses/s" "Copy Reads/sec x (1 - Copy Read Hits %)" "the same" "misses / dt"
         Number |it| it.memory.misses_per_s;
 };
 
@@ -129,9 +129,9 @@ pub const PROCESS_COUNTERS: &[HostCounter<HostProcess>] = counters! {
         |it| it.writes_per_s;
     "bytes written/s" "IO Write Bytes/sec" "/proc/PID/io wchar" "d / dt" Bytes
         |it| it.write_bytes_per_s;
-    "data/s" "IO Data Operations/sec" "/proc/PID/io syscr, syscw" "sum of both" Number
+    "reads and writes/s" "IO Data Operations/sec" "/proc/PID/io syscr, syscw" "sum of both" Number
         HostProcess::data_per_s;
-    "data bytes/s" "IO Data Bytes/sec" "/proc/PID/io rchar, wchar" "sum of both" Bytes
+    "bytes read and written/s" "IO Data Bytes/sec" "/proc/PID/io rchar, wchar" "sum of both" Bytes
         HostProcess::data_bytes_per_s;
     "others/s" "IO Other Operations/sec" "not counted by Linux" "" Number |it| it.others_per_s;
     "from disks/s" "" "/proc/PID/io read_bytes" "d / dt" Bytes |it| it.disk_read_bytes_per_s;
@@ -140,6 +140,17 @@ pub const PROCESS_COUNTERS: &[HostCounter<HostProcess>] = counters! {
     "private" "Process: Private Bytes" "/proc/PID/status RssAnon" "last reading" Bytes
         |it| it.private_bytes;
     "growth" "the same" "the same" "last - first reading" Bytes |it| it.private_growth_bytes;
+};
+
+/// Counters of each cache of metadata.
+pub const METADATA_COUNTERS: &[HostCounter<MetadataCache>] = counters! {
+    "lookups/s" "Data Maps/sec, Pin Reads/sec"
+        "XFS: inodes, buffers; ext4: extents; as below" "d(lookups) / dt" Number
+        |it| Some(it.lookups_per_s);
+    "hits" "Data Map Hits %, Pin Read Hits %"
+        "/sys/fs/xfs/DEVICE/stats/stats: ig, buf; /proc/fs/ext4/DEVICE/es_shrinker_info"
+        "d(found + recycled) / d(lookups); 1 - d(misses) / d(lookups); d(hits) / d(hits + misses)"
+        Share |it| Some(it.hit_ratio);
 };
 
 impl CounterUnit {
@@ -191,6 +202,18 @@ pub fn processes_table(processes: &[HostProcess], max: usize) -> Table {
     let mut all = vec![Field::text("process", "process", HostProcess::label)];
     all.extend(fields(PROCESS_COUNTERS, processes, |_| true));
     Table::of("Processes", &processes[..processes.len().min(max)], all)
+}
+
+/// Returns the caches of metadata as a table.
+#[must_use]
+pub fn metadata_table(caches: &[MetadataCache]) -> Table {
+    let mut all = vec![
+        Field::word("device", "device", |it: &MetadataCache| &it.device),
+        Field::word("file_system", "file system", |it| &it.file_system),
+        Field::word("cache", "cache of", |it| &it.cache),
+    ];
+    all.extend(fields(METADATA_COUNTERS, caches, |_| true));
+    Table::of("Caches of metadata", caches, all)
 }
 
 /// Returns the counters of the whole host as a table with a row for each.

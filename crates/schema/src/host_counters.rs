@@ -27,6 +27,9 @@ pub struct HostCounters {
     pub uncounted_disks: Vec<String>,
     /// Memory and cache.
     pub memory: HostMemory,
+    /// Caches of metadata with lookups.
+    #[serde(default)]
+    pub metadata: Vec<MetadataCache>,
     /// Processes, those with the most I/O first.
     pub processes: Vec<HostProcess>,
     /// Notes for the user on the interpretation.
@@ -41,6 +44,9 @@ pub struct HostCpu {
     pub busy: Option<f64>,
     /// Share of the time in which a processor was idle and one of its tasks waited for I/O.
     pub io_wait: Option<f64>,
+    /// Share of the time in which the hypervisor ran other guests while a task was ready; a part of
+    /// `busy`.
+    pub steal: Option<f64>,
 }
 
 /// Activity of a disk.
@@ -119,6 +125,29 @@ pub struct HostMemory {
     pub io_pressure: Option<f64>,
     /// Share of the time in which at least one task waited for memory.
     pub memory_pressure: Option<f64>,
+}
+
+/// A cache of the metadata of a file system.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MetadataCache {
+    /// Device of the file system.
+    pub device: String,
+    /// Type of the file system.
+    pub file_system: String,
+    /// Its content: `inodes`, `buffers`, `extents`.
+    pub cache: String,
+    /// Lookups.
+    pub lookups_per_s: f64,
+    /// Share of the lookups that found their object.
+    pub hit_ratio: f64,
+}
+
+impl MetadataCache {
+    /// Returns the lookups per second that did not find their object.
+    #[must_use]
+    pub fn misses_per_s(&self) -> f64 {
+        self.lookups_per_s * (1.0 - self.hit_ratio)
+    }
 }
 
 /// Activity of a process.

@@ -22,7 +22,7 @@ const REQUESTS_MIN: usize = 1_000;
 #[derive(Debug, Args)]
 #[command(override_usage = "larder advise [OPTIONS] FILE | --live | --sample")]
 pub(crate) struct AdviseArgs {
-    /// Trace, for an array; or counters, for the bottleneck.
+    /// Trace (for an array) or counters (for the bottleneck).
     ///
     /// Counters are the JSON of larder watch, a log of Perfmon, or the output of iostat or sar as
     /// text or JSON.
@@ -34,7 +34,8 @@ pub(crate) struct AdviseArgs {
     live: bool,
 
     /// Duration of --live [default: 10s].
-    #[arg(long = "for", value_name = "TIME", value_parser = args::time, requires = "live")]
+    #[arg(long = "for", value_name = "TIME", value_parser = args::time, requires = "live",
+          conflicts_with_all = ["file", "sample"])]
     time: Option<u64>,
 
     /// Choose an array for the busiest disk of the counters, whose requests have random places.
@@ -56,9 +57,7 @@ pub(crate) struct AdviseArgs {
           value_parser = clap::value_parser!(u8).range(1..=64))]
     disks: u8,
 
-    /// Failed disks that the array survives.
-    ///
-    /// Whichever disks these are.
+    /// Disks that may fail, in any combination.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(0..=2))]
     failures: u8,

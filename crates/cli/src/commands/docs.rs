@@ -7,7 +7,9 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::{Bounds, TUNABLES};
-use larder_report::host_counters::{DISK_COUNTERS, HostCounter, PROCESS_COUNTERS, WHOLE_COUNTERS};
+use larder_report::host_counters::{
+    DISK_COUNTERS, HostCounter, METADATA_COUNTERS, PROCESS_COUNTERS, WHOLE_COUNTERS,
+};
 use larder_server::control::{
     MetricFamily, NT_COUNTERS, NtCounter, SESSION_FAMILIES, STATE_FAMILIES,
 };
@@ -125,10 +127,10 @@ fn metrics() -> io::Result<()> {
 }
 
 const HOST: &str = "\
-Of [`larder advise`](advise.md) from a running host, a result of `larder watch`, a log of
-Perfmon, or the output of iostat or sar. `diskstats N` is field N of `/proc/diskstats`
+[`larder advise`](advise.md) shows these counters. Sources: the running host, a result of
+`larder watch`, a log of Perfmon, or the output of iostat or sar. `diskstats N` is field N of `/proc/diskstats`
 after the name, as in the kernel's iostats.rst; d is a difference of two readings, and dt
-that of their times.";
+that of their times. Hits of the dentry cache are not here: Linux counts them nowhere.";
 
 fn host_counters() -> io::Result<()> {
     fn rows<T>(
@@ -141,6 +143,7 @@ fn host_counters() -> io::Result<()> {
     }
     let all = rows("disk", DISK_COUNTERS)
         .chain(rows("host", WHOLE_COUNTERS))
+        .chain(rows("metadata cache", METADATA_COUNTERS))
         .chain(rows("process", PROCESS_COUNTERS));
     let head = "| of | name | Windows | source on Linux | formula |\n|---|---|---|---|---|";
     section("Counters of hosts", HOST, head, all)

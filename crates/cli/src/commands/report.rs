@@ -16,7 +16,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a record: ten million values of trials.
-pub(crate) const RECORD_BYTES_MAX: u64 = 256 << 20;
+const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -259,7 +259,7 @@ fn is_watch(text: &str) -> bool {
     serde_json::from_str::<Header>(text).is_ok_and(|header| header.schema == watch::SCHEMA)
 }
 
-fn read(file: &Path, reader: impl Read) -> Result<String> {
+pub(crate) fn read(file: &Path, reader: impl Read) -> Result<String> {
     let context = || format!("read {}", file.display());
     let mut text = Vec::new();
     reader.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).with_context(context)?;

@@ -79,10 +79,10 @@ fn a_file_that_is_no_record_is_refused_in_one_sentence() {
     std::fs::write(at.join("old.json"), r#"{"schema": "larder-watch", "version": 1}"#).unwrap();
     std::fs::write(at.join("a.txt"), "Linux 6.1.0 (srv) 12/01/26 _x86_64_ (4 CPU)\n").unwrap();
     for (file, message) in [
-        ("run.json", "it is neither a result of larder watch nor output of iostat or sadf"),
+        ("run.json", "it is not JSON of larder watch, iostat or sadf"),
         ("cut.json", "cannot read cut.json"),
         ("old.json", "cannot read old.json"),
-        ("a.txt", "record with iostat -x 5 or sar -d -u -r -S -W 5"),
+        ("a.txt", "record with iostat -x 5 60 or sar -d -u -r -S -W 5 60"),
         ("missing.txt", "cannot read missing.txt: no such file or directory"),
     ] {
         let output = larder(at, &format!("larder advise {file}"));
@@ -91,5 +91,5 @@ fn a_file_that_is_no_record_is_refused_in_one_sentence() {
         assert!(stderr.contains(message) && stderr.lines().count() == 1, "{file}: {stderr}");
     }
     let output = larder(at, "larder advise --live --for 10ms");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("1s or longer"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("must be at least 1s"));
 }

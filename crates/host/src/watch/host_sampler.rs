@@ -2,14 +2,15 @@
 //!
 //! Invariant: a counter is the difference between two readings; one that went backwards is 0.
 
+use super::metadata_caches::{self, MetadataReading};
 use super::readings::CounterReadings;
-use crate::activity::Cpu;
+use crate::activity::{self, Cpu};
 use crate::processes::{self, ProcessIo};
 use crate::stack::{Roots, Stack};
 use crate::{device, proc, residency};
 use larder_schema::host_counters::{HostCounters, HostCpu, HostDisk, HostMemory, HostProcess};
 use larder_schema::watch::Disk;
-use larder_schema::{as_f64, share};
+use larder_schema::{as_f64, format, share};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -31,6 +32,7 @@ pub struct HostSampler {
     last: Moment,
     samples: u64,
     processes: Vec<ProcessIo>,
+    metadata: Vec<MetadataReading>,
     disks_max: BTreeMap<String, DiskMaxima>,
     cache: CacheSizes,
 }
@@ -113,6 +115,7 @@ impl HostSampler {
             last: Moment::now(),
             samples: 0,
             processes,
+            metadata: metadata_caches::read(),
             disks_max: BTreeMap::new(),
             cache,
         }
@@ -141,15 +144,19 @@ impl HostSampler {
         let (begin, last) = (&self.begin, &self.last);
         let seconds = last.at.duration_since(begin.at).as_secs_f64().max(1e-3);
         let ticks = last.cpu.zip(begin.cpu).map(|(now, before)| now.since(before));
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let processors = u32::try_from(processors).unwrap_or(u32::MAX);
+        let processors = activity::processors().unwrap_or(1);
         // Ticks of one processor.
         let each = ticks.map(|it| as_f64(it.total) / f64::from(processors));
-        let (processes, ended) = self.processes(seconds, each);
+        let (processes, ended, unread) = self.processes(seconds, each);
         let (active, uncounted_disks) = last.counters.disks_since(&begin.counters);
         let mut notes = Vec::new();
         if ended > 0 {
-            notes.push(format!("Processes that ended meanwhile are left out: {ended}."));
+            let ended = format::counted(ended as u64, "process");
+            notes.push(format!("{ended} ended during the sample; the parents have their I/O."));
+        }
+        if unread > 0 {
+            let unread = format::counted(unread as u64, "process");
+            notes.push(format!("{unread} could not be inspected, and may have caused more."));
         }
         HostCounters {
             source: "/proc".to_owned(),
@@ -160,10 +167,12 @@ impl HostSampler {
             cpu: ticks.map_or_else(HostCpu::default, |it| HostCpu {
                 busy: share(it.total.saturating_sub(it.idle), it.total),
                 io_wait: share(it.io_wait, it.total),
+                steal: share(it.steal, it.total),
             }),
             disks: self.disks(active, seconds),
             uncounted_disks,
             memory: self.memory(seconds),
+            metadata: metadata_caches::since(&metadata_caches::read(), &self.metadata, seconds),
             processes,
             notes,
         }
@@ -221,8 +230,9 @@ impl HostSampler {
         }
     }
 
-    /// Returns the processes with the most I/O, and the number of those that have ended.
-    fn processes(&self, seconds: f64, ticks: Option<f64>) -> (Vec<HostProcess>, usize) {
+    /// Returns the processes with the most I/O, the number of those that have ended, and of those
+    /// that could not be inspected.
+    fn processes(&self, seconds: f64, ticks: Option<f64>) -> (Vec<HostProcess>, usize, usize) {
         let now = processes::all();
         let (mut found, mut ended) = (Vec::new(), 0);
         for before in &self.processes {
@@ -260,7 +270,7 @@ impl HostSampler {
             let disks = pid.and_then(processes::disks_of);
             process.disks = disks.map(|disks| disks.into_iter().collect());
         }
-        (found, ended)
+        (found, ended, now.iter().filter(|it| !it.has_counters).count())
     }
 }
 

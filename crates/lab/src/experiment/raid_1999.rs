@@ -1,4 +1,4 @@
-//! The study of RAID levels and of the allocation unit of 1999.
+//! The study of RAID levels and of the allocation unit, about 1999.
 //!
 //! Levels: four disks `scsi-1999`; requests at random are 4 KiB at depth 32, in order 64 KiB reads
 //! at depth 8 and 1 MiB writes at depth 8. Published are ranks, and the maximum factors of writes.

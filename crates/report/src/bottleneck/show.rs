@@ -1,7 +1,8 @@
 //! The bottleneck as text and as a page.
 
-use super::utilization;
-use crate::host_counters::{disks_table, processes_table, whole_table};
+use super::evidence::utilization;
+use crate::escape;
+use crate::host_counters::{disks_table, metadata_table, processes_table, whole_table};
 use crate::page::{self, Card, Head, all_rows, list, section};
 use crate::share_bars::share_bars;
 use crate::table::Table;
@@ -36,7 +37,7 @@ pub fn to_text(bottleneck: &Bottleneck) -> String {
     if !counters.notes.is_empty() {
         put!(text, "\n");
         for note in &counters.notes {
-            put_line!(text, "{note}");
+            put_line!(text, "{}", escape::line(note));
         }
     }
     text
@@ -86,6 +87,7 @@ fn tables(bottleneck: &Bottleneck, processes: usize) -> Vec<Table> {
     let all = [
         disks_table(&counters.disks),
         whole_table(counters),
+        metadata_table(&counters.metadata),
         processes_table(&counters.processes, processes),
     ];
     all.into_iter().filter(|table| !table.is_empty()).collect()
@@ -93,11 +95,11 @@ fn tables(bottleneck: &Bottleneck, processes: usize) -> Vec<Table> {
 
 fn sentences(bottleneck: &Bottleneck) -> Vec<String> {
     let counters = &bottleneck.counters;
-    let mut facts = vec![format!("Counters of {}, from {}", bottleneck.subject, counters.source)];
-    facts.extend(counters.seconds.map(|seconds| format!("{} long", self::seconds(seconds))));
+    let mut facts = vec![escape::text(&counters.source).into_owned()];
+    facts.extend(counters.seconds.map(self::seconds));
     facts.push(format::counted(counters.samples, "sample"));
     let mut sentences = bottleneck.reasons.clone();
-    sentences.push(format!("{}.", facts.join(", ")));
+    sentences.push(format!("Source: {} ({}).", bottleneck.subject, facts.join(", ")));
     sentences.extend(counters.uncounted_disks.iter().map(|disk| not_counted(disk)));
     sentences
 }
@@ -137,24 +139,25 @@ pub(super) fn next_steps(kind: BottleneckKind) -> &'static [&'static str] {
         ],
         BottleneckKind::SmallCache => &[
             "Find out how much cache is enough: larder size --live --for 10m",
-            "Give a directory or a volume that cache: larder mount, larder serve",
+            "Put a cache of that size in front of the directory or disk: larder mount, larder serve",
         ],
         BottleneckKind::SlowDisk => &[
             "Compare the disk with its model: larder model check MODEL DEVICE",
             "Look for errors, a rebuild or a limit of the provider: smartctl -a, /proc/mdstat",
-            "Save requests by a cache: larder size --live --for 10m",
+            "Reduce requests with a cache: larder size --live --for 10m",
         ],
         BottleneckKind::OneWriter => &[
-            "Limit that process (ionice, io.max), or how much it may have dirty (vm.dirty_bytes).",
+            "Limit the I/O of that process (ionice, io.max), or the dirty memory of the host \
+             (vm.dirty_bytes).",
             "Move its files to another disk: larder balance",
         ],
         BottleneckKind::SaturatedDisk => &[
             "Find the files and move some to other disks: larder watch, larder balance",
             "Choose an array for the load: larder trace record, larder advise TRACE",
-            "Save requests by a cache: larder size --live --for 10m",
+            "Reduce requests with a cache: larder size --live --for 10m",
         ],
         BottleneckKind::SerialRequests => &[
-            "Save requests by a cache: larder size --live --for 10m",
+            "Reduce requests with a cache: larder size --live --for 10m",
             "More requests in flight, read-ahead or a disk with shorter response times help; more \
              disks of the same kind do not.",
         ],

@@ -1,12 +1,12 @@
 //! The answer for each situation, at the thresholds and without counters.
 
 use super::*;
-use larder_schema::host_counters::{HostCpu, HostMemory};
+use larder_schema::host_counters::{HostCpu, HostMemory, MetadataCache};
 
 /// Returns the counters of a host with a disk that serves 4 KiB reads, one after the other.
 fn host(reads: f64, latency: f64, queue: f64) -> HostCounters {
     HostCounters {
-        cpu: HostCpu { busy: Some(0.1), io_wait: None },
+        cpu: HostCpu { busy: Some(0.1), ..HostCpu::default() },
         disks: vec![HostDisk {
             disk: "sda".to_owned(),
             is_rotational: Some(true),
@@ -136,6 +136,24 @@ fn repeated_reads_and_lazy_writes_of_other_disks_do_not_count() {
 }
 
 #[test]
+fn misses_of_metadata_are_a_reason() {
+    let mut counters = host(80.0, 0.1, 8.0);
+    let cache = |device: &str, hit_ratio| MetadataCache {
+        device: device.to_owned(),
+        file_system: "xfs".to_owned(),
+        cache: "inodes".to_owned(),
+        lookups_per_s: 100.0,
+        hit_ratio,
+    };
+    counters.metadata = vec![cache("sdb1", 0.1), cache("sda1", 0.8)];
+    assert!(!to_text(&of(counters.clone())).contains("vfs_cache_pressure"));
+    counters.metadata[1].hit_ratio = 0.5;
+    let text = to_text(&of(counters));
+    assert!(text.contains("The cache of inodes of sda1 hits 50.0 % of its lookups"), "{text}");
+    assert!(text.contains("Caches of metadata"), "{text}");
+}
+
+#[test]
 fn asynchronous_reads_are_waited_for_although_no_task_is_counted() {
     let mut counters = host(80.0, 0.1, 8.0);
     counters.memory.io_pressure = Some(0.0);
@@ -155,10 +173,42 @@ fn waiting_without_a_busy_disk_and_uncounted_disks_are_unknown() {
     counters.disks.clear();
     counters.uncounted_disks = vec!["sdb".to_owned()];
     let found = of(counters);
-    assert_eq!(found.verdict, "Cannot tell: the requests of sdb are not counted");
+    assert!(found.verdict.contains("does not count the requests of sdb"), "{}", found.verdict);
     assert!(to_text(&found).contains("echo 1 > /sys/block/sdb/queue/iostats"));
+}
+
+#[test]
+fn no_evidence_is_no_answer_and_a_peak_is_named() {
     let none = of(HostCounters { cpu: HostCpu::default(), ..HostCounters::default() });
-    assert_eq!(none.kind, BottleneckKind::Nothing);
+    assert_eq!(none.kind, BottleneckKind::Unknown);
+    assert!(none.verdict.contains("has no utilization of disks"), "{}", none.verdict);
+    let mut counters = host(10.0, 0.01, 0.1);
+    counters.memory.io_pressure = None;
+    let without = of(HostCounters { cpu: HostCpu::default(), ..counters.clone() });
+    assert!(without.verdict.ends_with("does not count processors"), "{}", without.verdict);
+    counters.samples = 5;
+    counters.disks[0].busy_max = Some(1.0);
+    let found = of(counters);
+    assert!(
+        found.reasons.iter().any(|it| it.starts_with("In one sample sda was busy for 100.0 %"))
+    );
+}
+
+#[test]
+fn impossible_values_of_a_foreign_record_are_not_believed() {
+    let mut counters = host(10.0, 0.01, 0.1);
+    counters.disks[0].busy = Some(1e308);
+    counters.disks[0].seconds_per_read = Some(f64::NAN);
+    counters.disks[0].queue = Some(-1.0);
+    counters.memory.reread_bytes_per_s = Some(f64::INFINITY);
+    counters.cpu.busy = Some(1.47);
+    counters.processes =
+        vec![HostProcess { private_growth_bytes: Some(-4096.0), ..writer("a", 1.0) }];
+    let found = of(counters).counters;
+    let disk = &found.disks[0];
+    assert_eq!((disk.busy, disk.seconds_per_read, disk.queue), (None, None, None));
+    assert_eq!((found.memory.reread_bytes_per_s, found.cpu.busy), (None, Some(1.0)));
+    assert_eq!(found.processes[0].private_growth_bytes, Some(-4096.0));
 }
 
 #[test]

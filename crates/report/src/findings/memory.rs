@@ -20,9 +20,9 @@ pub(super) const LEAK: Rule = Rule {
     name: "leak",
     when: "over at least 8 snapshots a process grew by a quarter of the cache or more and shrank \
            in at most 1 of 10 steps, while the cache lost a quarter",
-    source: "Windows NT 4 in 1998: a program that leaked memory took nearly the whole cache, which \
-             had no minimum; the cache is compared by the means of the first and the last \
-             quarter of the snapshots",
+    source: "Windows 2000 Performance Guide, January 2002: a program that leaked memory took \
+             nearly the whole cache, which had no minimum; the cache is compared by the means of \
+             the first and the last quarter of the snapshots",
     why: "The cache of the system has no minimum: it loses what a program takes, and then other \
           programs wait for the disk.",
     attempt: &[
@@ -71,11 +71,11 @@ fn leak(observation: &Observation) -> Option<String> {
     ))
 }
 
-/// 4 MB on a machine with 64 MB: the limit in the administration guidelines of 1998.
+/// 4 MB on a machine with 64 MB: the limit in the Windows 2000 Performance Guide (2002).
 const AVAILABLE_MAX: f64 = 4.0 * 1024.0 * 1024.0;
 /// The limit as a share of memory, where the size is known.
 const MEMORY_SHARE_MAX: f64 = 1.0 / 16.0;
-/// Pages per second: the paging rate of a Probe whose file exceeded the cache, in 1998.
+/// Pages per second: the paging rate of a Probe whose file exceeded the cache, in the same guide.
 const PAGES_PER_S_MIN: f64 = 45.0;
 /// Minimum share of the snapshots: a single one does not show a persistent state.
 const TIME_SHARE_MIN: f64 = 0.25;
@@ -86,8 +86,8 @@ pub(super) const PAGING: Rule = Rule {
     name: "paging",
     when: "in at least 2 snapshots, and at least a quarter of all, at most 4 MiB of memory (1/16 \
            of it, where its size is known) was available while at least 45 pages/s were paged",
-    source: "Windows NT 4 in 1998: a machine of 64 MB with at most 4 MB available that pages much \
-             needs memory; it paged 45 pages/s when a file was larger than the cache",
+    source: "Windows 2000 Performance Guide, January 2002: a machine of 64 MB with at most 4 MB \
+             available that pages much needs memory; it paged 45 pages/s when a file was larger than the cache",
     why: "Programs and the cache take memory from each other, and both read back from the disk \
           what they lost.",
     attempt: &["larder size TRACE", "larder serve IMAGE --memory SIZE --listen unix:SOCKET"],

@@ -48,7 +48,7 @@ fn process(name: &str, throttled_s: f64, private: impl Fn(f64) -> f64) -> Proces
 /// Five healthy machines.
 fn healthy() -> [(&'static str, Observation); 5] {
     let idle = idle_machine();
-    // Almost all accesses hit, as with the fitting Probe (1998); the misses are spread over the
+    // Almost all accesses hit, as with the fitting Probe (2002); the misses are spread over the
     // files.
     let mut database = idle_machine();
     database.files = vec![

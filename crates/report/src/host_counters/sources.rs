@@ -14,7 +14,9 @@ pub fn of_watch(watch: &Watch) -> Option<HostCounters> {
     let rate = |count: u64| Some(as_f64(count) / seconds);
     "larder watch".clone_into(&mut counters.source);
     if watch.total.lost_events > 0 {
-        counters.notes.push("The kernel dropped events, so that the cache did more.".to_owned());
+        counters
+            .notes
+            .push("The kernel dropped events: the counts of the cache are too low.".to_owned());
     }
     counters.memory.hit_ratio = sum.hit_ratio();
     counters.memory.misses_per_s = counters.memory.hit_ratio.and(rate(sum.miss_pages));
@@ -34,7 +36,7 @@ pub fn of_log(log: &Summary) -> HostCounters {
         host: log.host.clone(),
         seconds: log.interval_s.map(|interval| interval * as_f64(log.samples)),
         samples: log.samples,
-        cpu: HostCpu { busy: log.processor.as_ref().and_then(|it| it.time), io_wait: None },
+        cpu: HostCpu { busy: log.processor.as_ref().and_then(|it| it.time), ..HostCpu::default() },
         disks: disks(&log.disks),
         memory: memory(log),
         processes: log.processes.iter().map(process).collect(),

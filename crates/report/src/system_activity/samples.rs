@@ -1,10 +1,13 @@
 //! Sums over the reports of iostat or sar.
 
+use crate::escape;
 use larder_schema::host_counters::{HostCounters, HostCpu, HostDisk, HostMemory};
 use std::collections::BTreeMap;
 
 /// Maximum number of disks; further ones are left out.
 const DISKS_MAX: usize = 10_000;
+/// Maximum bytes of the name of a disk.
+const NAME_MAX: usize = 256;
 const KIB: f64 = 1024.0;
 /// Bytes of a sector in the columns of old versions.
 const SECTOR: f64 = 512.0;
@@ -37,6 +40,18 @@ impl Sum {
     }
 }
 
+/// The first, last, smallest and largest value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Range(Option<(f64, f64, f64, f64)>);
+
+impl Range {
+    fn add(&mut self, value: Option<f64>) {
+        let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) else { return };
+        let (first, _, min, max) = self.0.unwrap_or((value, value, value, value));
+        self.0 = Some((first, value, min.min(value), max.max(value)));
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct DiskSums {
     reports: u64,
@@ -59,9 +74,12 @@ struct Sums {
     busy: Sum,
     io_wait: Sum,
     disks: BTreeMap<String, DiskSums>,
-    available: Vec<f64>,
-    cache: Vec<f64>,
-    paging_file: Vec<f64>,
+    steal: Sum,
+    /// Disks that are left out: too many, or with impossible names.
+    omitted_disks: u64,
+    available: Range,
+    cache: Range,
+    paging_file: Range,
     pages: Sum,
 }
 
@@ -94,6 +112,11 @@ impl Samples {
         if !self.is_sar && self.reports == 1 { &mut self.first } else { &mut self.rest }
     }
 
+    /// Returns true if nothing was added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reports == 0 && !self.is_sar
+    }
+
     pub(super) fn add_seconds(&mut self, seconds: Option<f64>) {
         if let Some(seconds) = seconds {
             self.seconds = Some(self.seconds.unwrap_or(0.0) + seconds);
@@ -102,17 +125,22 @@ impl Samples {
 
     /// Adds the line of all processors; `column` returns a value by a name of its column.
     pub(super) fn add_cpu(&mut self, column: impl Fn(&str) -> Option<f64>) {
-        let any = |names: [&str; 2]| names.into_iter().find_map(&column).map(|it| it / 100.0);
+        let share = |percent: f64| (percent / 100.0).clamp(0.0, 1.0);
+        let any = |names: [&str; 2]| names.into_iter().find_map(&column).map(share);
         let (idle, io_wait) = (any(["%idle", "idle"]), any(["%iowait", "iowait"]));
         let sums = self.sums();
         sums.busy.add(idle.map(|idle| (1.0 - idle - io_wait.unwrap_or(0.0)).max(0.0)));
         sums.io_wait.add(io_wait);
+        sums.steal.add(any(["%steal", "steal"]));
     }
 
     /// Adds the line of a disk.
     pub(super) fn add_disk(&mut self, name: &str, column: impl Fn(&str) -> Option<f64>) {
         let sums = self.sums();
-        if !sums.disks.contains_key(name) && sums.disks.len() >= DISKS_MAX {
+        let is_new = !sums.disks.contains_key(name);
+        let is_possible = name.len() <= NAME_MAX && !name.contains(escape::is_unsafe);
+        if is_new && (!is_possible || sums.disks.len() >= DISKS_MAX) {
+            sums.omitted_disks += 1;
             return;
         }
         let disk = sums.disks.entry(name.to_owned()).or_default();
@@ -151,10 +179,10 @@ impl Samples {
         let sums = self.sums();
         let cached = any(&["kbcached", "cached"]);
         let cache = cached.map(|it| it + any(&["kbbuffers", "buffers"]).unwrap_or(0.0));
-        sums.cache.extend(cache.map(|kib| kib * KIB));
-        sums.available.extend(any(&["kbavail", "avail"]).map(|kib| kib * KIB));
+        sums.cache.add(cache.map(|kib| kib * KIB));
+        sums.available.add(any(&["kbavail", "avail"]).map(|kib| kib * KIB));
         let used = any(&["%swpused", "swpused-percent"]);
-        sums.paging_file.extend(used.map(|percent| percent / 100.0));
+        sums.paging_file.add(used.map(|percent| percent / 100.0));
         let (into, out) = (any(&["pswpin/s", "pswpin"]), any(&["pswpout/s", "pswpout"]));
         sums.pages.add(into.zip(out).map(|(into, out)| into + out));
     }
@@ -165,12 +193,13 @@ impl Samples {
         let mut notes = Vec::new();
         let sums = if has_data(&self.rest) {
             if has_data(&self.first) {
-                notes.push("The first report of iostat, since boot, is left out.".to_owned());
+                let note = "The first report covers the time since boot and is ignored.";
+                notes.push(note.to_owned());
             }
             self.rest
         } else {
             notes.push(
-                "The only report of iostat is that since boot; iostat -x 5 reports intervals."
+                "The log has only the report since boot. Record intervals: iostat -x 5 60."
                     .to_owned(),
             );
             self.first
@@ -182,11 +211,21 @@ impl Samples {
         let reports = reports.max(sums.reports);
         let mut disks: Vec<HostDisk> =
             sums.disks.iter().map(|(name, disk)| disk.counters(name, reports)).collect();
-        disks.retain(|disk| disk.requests_per_s() != Some(0.0) || disk.busy != Some(0.0));
+        let is_active = |disk: &HostDisk| {
+            let all = [disk.requests_per_s(), disk.busy, disk.queue];
+            all.into_iter().flatten().any(|value| value > 0.0)
+        };
+        // Idle disks are evidence if there are no others.
+        if disks.iter().any(is_active) {
+            disks.retain(is_active);
+        }
+        if sums.omitted_disks > 0 {
+            notes.push(format!("Lines of disks that are left out: {}.", sums.omitted_disks));
+        }
         disks.sort_by(|a, b| b.queue.unwrap_or(0.0).total_cmp(&a.queue.unwrap_or(0.0)));
         notes.push(
-            "Processes, repeated reads and waiting tasks are not in this log; larder advise --live \
-             tells whether a process or a small cache is the cause."
+            "This log has no processes, repeated reads or waiting tasks. To tell whether a process \
+             or a small cache is the cause, run larder advise --live."
                 .to_owned(),
         );
         Some(HostCounters {
@@ -195,10 +234,15 @@ impl Samples {
             seconds: self.seconds,
             samples: reports.max(1),
             processors: self.processors,
-            cpu: HostCpu { busy: sums.busy.mean(), io_wait: sums.io_wait.mean() },
+            cpu: HostCpu {
+                busy: sums.busy.mean(),
+                io_wait: sums.io_wait.mean(),
+                steal: sums.steal.mean(),
+            },
             disks,
             uncounted_disks: Vec::new(),
             memory: sums.memory(),
+            metadata: Vec::new(),
             processes: Vec::new(),
             notes,
         })
@@ -207,14 +251,13 @@ impl Samples {
 
 impl Sums {
     fn memory(&self) -> HostMemory {
-        let max = |values: &[f64]| values.iter().copied().reduce(f64::max);
         HostMemory {
-            available_min_bytes: self.available.iter().copied().reduce(f64::min),
-            cache_first_bytes: self.cache.first().copied(),
-            cache_last_bytes: self.cache.last().copied(),
-            cache_max_bytes: max(&self.cache),
-            paging_file_use: self.paging_file.last().copied(),
-            paging_file_use_max: max(&self.paging_file),
+            available_min_bytes: self.available.0.map(|it| it.2),
+            cache_first_bytes: self.cache.0.map(|it| it.0),
+            cache_last_bytes: self.cache.0.map(|it| it.1),
+            cache_max_bytes: self.cache.0.map(|it| it.3),
+            paging_file_use: self.paging_file.0.map(|it| it.1),
+            paging_file_use_max: self.paging_file.0.map(|it| it.3),
             pages_per_s: self.pages.mean(),
             ..HostMemory::default()
         }

@@ -8,6 +8,15 @@ use std::io::BufRead;
 struct Heading {
     columns: Vec<String>,
     kind: Kind,
+    name: Name,
+}
+
+/// Place of the name in a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    None,
+    First,
+    Last,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +40,10 @@ pub(super) fn read(text: impl BufRead) -> Result<Samples, ActivityError> {
     while let Some((_, line)) = lines.next_line()? {
         let line = str::from_utf8(line).unwrap_or_default();
         if line.starts_with("Linux ") {
-            samples = of_first_line(line);
+            // A further log in the same file continues this one.
+            if samples.is_empty() {
+                samples = of_first_line(line);
+            }
             continue;
         }
         let (time, words) = split(line);
@@ -39,7 +51,11 @@ pub(super) fn read(text: impl BufRead) -> Result<Samples, ActivityError> {
             heading = None;
             continue;
         };
-        if number(last).is_none() {
+        // With sar -p the name comes last.
+        let is_named = heading.as_ref().is_some_and(|it| it.name == Name::Last)
+            && words.len() > 1
+            && number(words[0]).is_some();
+        if number(last).is_none() && !is_named {
             heading = heading_of(&words);
             let kind = heading.as_ref().map(|it| it.kind);
             samples.is_sar |= time;
@@ -92,19 +108,26 @@ fn number(word: &str) -> Option<f64> {
 fn heading_of(words: &[&str]) -> Option<Heading> {
     let first = words[0].trim_end_matches(':');
     let has = |name: &str| words.contains(&name);
-    let (kind, names) = match first {
-        "avg-cpu" => (Kind::IostatCpu, &words[1..]),
-        "Device" | "DEV" => (Kind::Disk, &words[1..]),
-        "CPU" if has("%idle") => (Kind::SarCpu, &words[1..]),
-        _ if has("kbcached") || has("%swpused") || has("pswpin/s") => (Kind::Memory, words),
+    let last = words.len() - 1;
+    let (kind, name, names) = match first {
+        "avg-cpu" => (Kind::IostatCpu, Name::None, &words[1..]),
+        "Device" | "DEV" => (Kind::Disk, Name::First, &words[1..]),
+        _ if words[last] == "DEV" => (Kind::Disk, Name::Last, &words[..last]),
+        "CPU" if has("%idle") => (Kind::SarCpu, Name::First, &words[1..]),
+        _ if has("kbcached") || has("%swpused") || has("pswpin/s") => {
+            (Kind::Memory, Name::None, words)
+        }
         _ => return None,
     };
-    Some(Heading { columns: names.iter().map(|name| (*name).to_owned()).collect(), kind })
+    Some(Heading { columns: names.iter().map(|name| (*name).to_owned()).collect(), kind, name })
 }
 
 fn add(samples: &mut Samples, heading: &Heading, words: &[&str]) {
-    let has_name = matches!(heading.kind, Kind::Disk | Kind::SarCpu);
-    let values = &words[usize::from(has_name)..];
+    let (name, values) = match heading.name {
+        Name::None => ("", words),
+        Name::First => (words[0], &words[1..]),
+        Name::Last => (words[words.len() - 1], &words[..words.len() - 1]),
+    };
     if values.len() != heading.columns.len() {
         return;
     }
@@ -114,9 +137,9 @@ fn add(samples: &mut Samples, heading: &Heading, words: &[&str]) {
     };
     match heading.kind {
         Kind::IostatCpu => samples.add_cpu(column),
-        Kind::SarCpu if words[0] == "all" => samples.add_cpu(column),
+        Kind::SarCpu if name == "all" => samples.add_cpu(column),
         Kind::SarCpu => {}
-        Kind::Disk => samples.add_disk(words[0], column),
+        Kind::Disk => samples.add_disk(name, column),
         Kind::Memory => samples.add_memory(column),
     }
 }

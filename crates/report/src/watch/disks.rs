@@ -1,5 +1,6 @@
 //! Disk activity, in the measures of Perfmon, and the disks whose activity is unknown.
 
+use crate::escape;
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::as_f64;
 use larder_schema::watch::Disk;
@@ -17,7 +18,10 @@ fn queue(mean: f64) -> Cell {
 /// unknown, not 0.
 #[must_use]
 pub fn not_counted(disk: &str) -> String {
-    format!("{disk}: not counted (queue/iostats is 0; echo 1 > /sys/block/{disk}/queue/iostats)")
+    let file = format!("/sys/block/{disk}/queue/iostats");
+    let is_plain = disk.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it));
+    let command = if is_plain { file } else { escape::shell_word(&file) };
+    format!("{}: not counted (queue/iostats is 0; echo 1 > {command})", escape::text(disk))
 }
 
 /// Returns the disks as a table; `duration_ns` is the length of the interval.

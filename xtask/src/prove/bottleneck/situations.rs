@@ -203,7 +203,8 @@ impl ModeledDisk {
         let ModeledDisk { disk, _mounted: mounted, fuse, server } = self;
         drop(disk);
         drop(mounted);
-        fuse.wait(Duration::from_secs(20))?;
+        // Dirty pages of the last situation are written first.
+        fuse.wait(Duration::from_mins(2))?;
         server.stop_clean().map(drop)
     }
 }

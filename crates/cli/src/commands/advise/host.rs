@@ -1,7 +1,7 @@
 //! The bottleneck, from counters in a file or of this machine.
 
 use super::AdviseArgs;
-use crate::commands::report::{self, RECORD_BYTES_MAX};
+use crate::commands::report;
 use crate::commands::store_model;
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
@@ -67,9 +67,9 @@ fn expected_of(model: &StoreModel, disk: &HostDisk) -> ExpectedDisk {
 fn live(arguments: &AdviseArgs) -> Result<HostCounters> {
     let stop = Stop::listen()?;
     let length = arguments.time.map_or(LIVE, Duration::from_nanos);
-    ensure!(length >= SAMPLE, "sample this machine: --for has to be 1s or longer");
+    ensure!(length >= SAMPLE, "sample this machine: --for must be at least 1s");
     if std::io::stderr().is_terminal() {
-        eprintln!("sampling this machine for {} s; Ctrl-C ends it earlier", length.as_secs());
+        eprintln!("sampling this machine for {} s (Ctrl-C: stop and report now)", length.as_secs());
     }
     let mut sampler = HostSampler::start();
     let started = Instant::now();
@@ -101,14 +101,13 @@ fn of_file(file: &Path, arguments: &AdviseArgs) -> Result<Option<HostCounters>> 
     if !head.trim_ascii_start().starts_with(b"{") {
         return Ok(None);
     }
-    let value: Value = serde_json::from_reader(std::io::Read::take(text, RECORD_BYTES_MAX))
-        .with_context(context)?;
+    let value: Value = serde_json::from_str(&report::read(file, text)?).with_context(context)?;
     if system_activity::is_json(&value) {
         return system_activity::read_json(&value).map(Some).with_context(context);
     }
     ensure!(
         value["schema"] == watch::SCHEMA,
-        "{}: it is neither a result of larder watch nor output of iostat or sadf",
+        "{}: it is not JSON of larder watch, iostat or sadf",
         context()
     );
     let watch: Watch = serde_json::from_value(value).with_context(context)?;

@@ -127,7 +127,8 @@ pub(super) struct ProbeArgs {
     run_args: RunArgs,
 }
 
-/// The scenarios that were measured in 1998, with a cache of 26 MB, in the third scenario 40 MB.
+/// The scenarios of the Windows 2000 Performance Guide (January 2002), with a cache of 26 MB, in
+/// the third scenario 40 MB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Scenario {
     /// The file fits: 16 MB.
