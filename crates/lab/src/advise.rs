@@ -10,13 +10,18 @@
 mod allocation;
 mod arrays;
 mod load;
+mod log;
+mod order;
 mod rules;
+mod split;
 mod traffic;
+mod volumes;
 
 pub use allocation::{UNITS, advise_unit};
 pub use arrays::{ArrayNeeds, advise_array};
 pub use load::MeanLoad;
-pub use rules::{level_rule, unit_rule};
+pub use log::{LogVolume, advise_log, find_log};
+pub use rules::{level_rule, log_rule, unit_rule};
 pub use traffic::{DeviceRequest, Traffic, TrafficError};
 
 /// Maximum requests of the traffic that are run on each candidate.

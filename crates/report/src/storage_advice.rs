@@ -7,7 +7,7 @@ pub use html::to_html;
 use crate::table::{Cell, Column, Table};
 use larder_schema::as_u64;
 use larder_schema::format;
-use larder_schema::storage_advice::{ArrayRow, StorageAdvice, TIE, UnitRow};
+use larder_schema::storage_advice::{ArrayRow, GAIN, StorageAdvice, TIE, UnitRow};
 
 /// Share of the rate of one disk below which the recorded rate needs no more disks: half, since
 /// peaks are higher than the average.
@@ -20,7 +20,7 @@ const MORE_CACHE: f64 = 0.2;
 #[must_use]
 pub fn to_text(advice: &StorageAdvice) -> String {
     let mut text = format!("{}.\n", verdict(advice));
-    for sentence in sentences(advice) {
+    for sentence in log(advice).into_iter().chain(sentences(advice)) {
         put_line!(text, "{sentence}");
     }
     put!(text, "\n{}", arrays_table(advice).to_text());
@@ -123,6 +123,7 @@ fn sentences(advice: &StorageAdvice) -> Vec<String> {
         format::counted(advice.sampled_requests, "request"),
     ));
     sentences.extend(recorded(advice));
+    sentences.push(read_ahead(advice));
     if let Some(cache) = advice.cache {
         let memory = format::bytes(cache.memory_bytes);
         sentences.push(format!(
@@ -144,6 +145,57 @@ fn sentences(advice: &StorageAdvice) -> Vec<String> {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     larder_schema::share(part, whole).unwrap_or(0.0)
+}
+
+/// Returns the sentence about the place of the log.
+fn log(advice: &StorageAdvice) -> Option<String> {
+    let log = advice.log.as_ref()?;
+    let place = match log.advised_apart() {
+        Some(apart) => format!(
+            "LOG apart: {} instead of {}, with the log on {} and the rest on {} instead of all on \
+             {}",
+            rate(apart.requests_per_s),
+            rate(log.together.requests_per_s),
+            log.log_model,
+            apart.model,
+            log.together.model
+        ),
+        None => "Log on the array of all data".to_owned(),
+    };
+    Some(format!(
+        "{place}; the log is volume {}: {} writes, {} of them in order.",
+        log.volume,
+        format::percent(log.write_share),
+        format::percent(log.in_order_share)
+    ))
+}
+
+/// Returns the sentence about read-ahead.
+fn read_ahead(advice: &StorageAdvice) -> String {
+    let effect = &advice.read_ahead;
+    let share = format::percent(effect.order.in_order_share);
+    let order = if effect.order.run_reads > 0.0 {
+        let run = format::number(effect.order.run_reads);
+        format!("{share} of the reads are in order, in runs of {run} on average")
+    } else {
+        format!("{share} of the reads are in order")
+    };
+    let Some((with, without)) = effect.with_per_s.zip(effect.without_per_s) else {
+        return if effect.order.in_order_share < GAIN {
+            format!("Read-ahead gains nothing: {order}.")
+        } else {
+            format!("Read-ahead: {order}; --cache compares both ways.")
+        };
+    };
+    let rates = format!("{}, {} without it", rate(with), rate(without));
+    let gain = with / without - 1.0;
+    if gain >= GAIN {
+        format!("Read-ahead gains {}: {rates}; {order}.", format::percent(gain))
+    } else if gain > -GAIN {
+        format!("Read-ahead gains nothing: {rates}; {order}.")
+    } else {
+        format!("Read-ahead loses {}: {rates}; {order}.", format::percent(-gain))
+    }
 }
 
 /// Returns the verdicts of the published rules.

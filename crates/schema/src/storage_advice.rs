@@ -34,6 +34,10 @@ pub struct StorageAdvice {
     pub arrays: Vec<ArrayRow>,
     /// Index of the advised one; `None` if no candidate suffices.
     pub advised_array: Option<usize>,
+    /// The place of the log, if there is one beside random data.
+    pub log: Option<LogAdvice>,
+    /// The reads of the clients, and the effect of read-ahead.
+    pub read_ahead: ReadAheadEffect,
     /// The rules of the published guide that apply.
     pub rules: Vec<PublishedRule>,
     /// The allocation units on the advised array; empty without one.
@@ -134,6 +138,57 @@ pub struct UnitRow {
     pub parts_per_request: f64,
     /// Share of the used space that files leave unused at their ends, 0 to 1.
     pub unused_share: f64,
+}
+
+/// Share of the rate that a log on disks of its own, or read-ahead, must gain to be advised.
+pub const GAIN: f64 = 0.05;
+
+/// The place of a log: on the array of all data, or on disks of its own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LogAdvice {
+    /// Name of the volume, or its number.
+    pub volume: String,
+    /// Share of writes among its requests, 0 to 1.
+    pub write_share: f64,
+    /// Share of those in order among its writes, 0 to 1.
+    pub in_order_share: f64,
+    /// The fastest array that suffices for all data.
+    pub together: ArrayRow,
+    /// The model of the disks of the log.
+    pub log_model: String,
+    /// The fastest array of the other disks that suffices for the rest, with the figures of all
+    /// requests; `None` if none suffices.
+    pub apart: Option<ArrayRow>,
+}
+
+impl LogAdvice {
+    /// Returns the array of the rest if the log is advised on disks of its own.
+    #[must_use]
+    pub fn advised_apart(&self) -> Option<&ArrayRow> {
+        let least = self.together.requests_per_s * (1.0 + GAIN);
+        self.apart.as_ref().filter(|apart| apart.requests_per_s >= least)
+    }
+}
+
+/// Reads in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ReadOrder {
+    /// Share of the reads that begin where one of the last ones ended, 0 to 1.
+    pub in_order_share: f64,
+    /// Mean number of reads of a run of at least two; 0 without one.
+    pub run_reads: f64,
+}
+
+/// The reads of the clients, and the effect of read-ahead on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ReadAheadEffect {
+    /// Their order.
+    pub order: ReadOrder,
+    /// Requests per second of the clients with read-ahead of the default size; `None` without a
+    /// simulated cache, or if less than [`GAIN`] of the reads are in order.
+    pub with_per_s: Option<f64>,
+    /// Those without read-ahead.
+    pub without_per_s: Option<f64>,
 }
 
 impl StorageAdvice {

@@ -1,6 +1,6 @@
 //! The operations of the members of arrays: those of Linux md, recorded in the guest, against those
-//! of the model of `--store`. The script `xtask/guest/md-members` makes the record; a test of the
-//! lab compares it.
+//! of the model of `--store`. The script `xtask/guest/md-members` makes the records; a test of the
+//! lab compares them, and `prove advise` those of patterns.
 
 use super::guest::GuestScript;
 use super::prelude::*;
@@ -23,7 +23,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     if !script.run(env, claims)? {
         return Ok(());
     }
-    for record in ["md-members.json", "md-rebuilds.json"] {
+    for record in ["md-members.json", "md-rebuilds.json", "md-patterns.json"] {
         let kept = env.root.join("bench-runs").join(record);
         std::fs::copy(out.join(record), kept).context("keep the record")?;
     }

@@ -130,7 +130,7 @@ mod tests {
             offset: at * (256 << 10),
             len: 256 << 10,
         };
-        let traffic = Traffic::new((0..400).map(request).collect(), 128 << 20);
+        let traffic = Traffic::new((0..400).map(request).collect(), &[128 << 20]);
         let disk = StoreModel::Device(DeviceModel::Disk(DiskSpec::scsi_1999()));
         let advise =
             |sizes: &[u64]| advise_unit(&traffic, traffic.requests(), (&disk, None, 4), sizes, 1);

@@ -1,16 +1,18 @@
 //! The choice of a RAID level and a chunk.
 
+use super::split::SplitStore;
 use super::traffic::{DeviceRequest, RunResult, Traffic, geometry, run_on};
 use crate::model::{ArrayLayout, ArrayLevel, ArrayStore, DeviceModel, StoreModel};
 use crate::steps::run_all;
 use larder_core::units::as_f64;
 use larder_schema::storage_advice::{ArrayRow, TIE};
 use std::num::NonZero;
+use std::ops::Range;
 
 /// Chunks of arrays that have them.
 const CHUNKS: [u64; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The default, which the others do not use.
-const NO_CHUNK: u64 = 512 << 10;
+pub(super) const NO_CHUNK: u64 = 512 << 10;
 /// Levels of candidates.
 const LEVELS: [ArrayLevel; 6] = [
     ArrayLevel::Linear,
@@ -38,6 +40,31 @@ pub struct ArrayNeeds {
     pub depth: usize,
 }
 
+impl ArrayNeeds {
+    /// Returns the model of an array of the disks.
+    pub(super) fn model_of(&self, layout: ArrayLayout) -> StoreModel {
+        match layout.level {
+            ArrayLevel::Linear => StoreModel::Device(self.disk),
+            _ => StoreModel::Array(layout, self.disk),
+        }
+    }
+
+    fn build(&self, layout: ArrayLayout, bytes: u64) -> ArrayStore {
+        ArrayStore::new(geometry(bytes), layout, |of_member, number| {
+            self.disk.build(of_member, number)
+        })
+    }
+}
+
+/// A log that lies on disks of its own.
+#[derive(Clone, Debug)]
+pub(super) struct LogPlace {
+    /// Its disks.
+    pub(super) layout: ArrayLayout,
+    /// Its bytes in the traffic.
+    pub(super) range: Range<u64>,
+}
+
 /// Returns all candidates, the fastest first, and the index of the advised one, if any has enough
 /// space and survives enough failures.
 #[must_use]
@@ -47,12 +74,25 @@ pub fn advise_array(
     needs: &ArrayNeeds,
     threads: NonZero<usize>,
 ) -> (Vec<ArrayRow>, Option<usize>) {
-    let layouts = candidates(needs.disks);
-    let step = |index: usize| row(layouts[index], traffic, requests, needs);
-    let mut rows = run_all(layouts.len(), threads, step, &mut || ());
-    rows.sort_by(|a, b| b.requests_per_s.total_cmp(&a.requests_per_s));
+    let rows = run_candidates(traffic.bytes(), requests, needs, None, threads);
     let advised = choose(&rows, needs.disk.capacity_bytes());
     (rows, advised)
+}
+
+/// Returns all candidates for `bytes` of data, the fastest first. With a log, they are for the rest
+/// of the data, and the rates are those of all requests.
+pub(super) fn run_candidates(
+    bytes: u64,
+    requests: &[DeviceRequest],
+    needs: &ArrayNeeds,
+    log: Option<&LogPlace>,
+    threads: NonZero<usize>,
+) -> Vec<ArrayRow> {
+    let layouts = candidates(needs.disks);
+    let step = |index: usize| row(layouts[index], bytes, requests, needs, log);
+    let mut rows = run_all(layouts.len(), threads, step, &mut || ());
+    rows.sort_by(|a, b| b.requests_per_s.total_cmp(&a.requests_per_s));
+    rows
 }
 
 /// Returns the layouts: one disk, a mirror of two, and the levels with chunks on all disks.
@@ -77,31 +117,34 @@ fn candidates(disks: u32) -> Vec<ArrayLayout> {
 
 fn row(
     layout: ArrayLayout,
-    traffic: &Traffic,
+    bytes: u64,
     requests: &[DeviceRequest],
     needs: &ArrayNeeds,
+    log: Option<&LogPlace>,
 ) -> ArrayRow {
     let disk_bytes = needs.disk.capacity_bytes();
     // A disk without a capacity has place for everything.
     let usable_bytes = disk_bytes.map(|bytes| layout.usable_bytes(bytes));
-    let length = usable_bytes.unwrap_or(0).max(traffic.bytes());
-    let mut store = ArrayStore::new(geometry(length), layout, |of_member, number| {
-        needs.disk.build(of_member, number)
-    });
-    let RunResult { requests_per_s, mean_ns } =
-        run_on(&mut store, requests.iter().copied(), needs.depth);
-    let needed = traffic.bytes().max(needs.bytes);
+    let mut array = needs.build(layout, usable_bytes.unwrap_or(0).max(bytes));
+    let (result, of_log) = if let Some(LogPlace { layout, range }) = log {
+        let usable = disk_bytes.map_or(0, |bytes| layout.usable_bytes(bytes));
+        let mut log = needs.build(*layout, usable.max(range.end - range.start));
+        let mut store = SplitStore { log: &mut log, range: range.clone(), rest: &mut array };
+        let result = run_on(&mut store, requests.iter().copied(), needs.depth);
+        (result, log.member_operations())
+    } else {
+        (run_on(&mut array, requests.iter().copied(), needs.depth), 0)
+    };
+    let RunResult { requests_per_s, mean_ns } = result;
+    let needed = bytes.max(needs.bytes);
     let failures_survived = layout.failures_survived();
     let suffices =
         failures_survived >= needs.failures && usable_bytes.is_none_or(|it| it >= needed);
-    let per_request = as_f64(store.member_operations()) / as_f64(requests.len().max(1) as u64);
+    let operations = array.member_operations() + of_log;
+    let per_request = as_f64(operations) / as_f64(requests.len().max(1) as u64);
     let has_chunks = !matches!(layout.level, ArrayLevel::Linear | ArrayLevel::Mirror);
-    let model = match layout.level {
-        ArrayLevel::Linear => StoreModel::Device(needs.disk),
-        _ => StoreModel::Array(layout, needs.disk),
-    };
     ArrayRow {
-        model: model.name().into_owned(),
+        model: needs.model_of(layout).name().into_owned(),
         level: if layout.level == ArrayLevel::Linear { "one disk" } else { layout.level.name() },
         disks: layout.members,
         chunk_bytes: has_chunks.then_some(layout.chunk_bytes),
@@ -150,7 +193,7 @@ mod tests {
             let kind = if random.below(100) < writes_percent { WRITE } else { StoreOpKind::Read };
             DeviceRequest { at, kind, offset: random.below(1 << 18) * 4096, len: 4096 }
         };
-        Traffic::new((0..2_000).map(request).collect(), 1 << 30)
+        Traffic::new((0..2_000).map(request).collect(), &[1 << 30])
     }
 
     fn advised(traffic: &Traffic, needs: &ArrayNeeds) -> Option<ArrayRow> {

@@ -48,7 +48,7 @@ impl Traffic {
             DeviceRequest { at, kind, offset: random.below(places) * len, len }
         };
         let requests = (0..REQUESTS).map(request).collect();
-        Ok(Traffic::new(requests, bytes.max(LEN_MAX)))
+        Ok(Traffic::new(requests, &[bytes.max(LEN_MAX)]))
     }
 }
 

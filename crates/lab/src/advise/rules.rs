@@ -2,7 +2,7 @@
 
 use larder_schema::as_u64;
 use larder_schema::format;
-use larder_schema::storage_advice::{ArrayRow, PublishedRule, TrafficSummary, UnitRow};
+use larder_schema::storage_advice::{ArrayRow, LogAdvice, PublishedRule, TrafficSummary, UnitRow};
 
 /// Share of reads from which the guide chooses level 5.
 const READS: f64 = 0.8;
@@ -70,6 +70,26 @@ pub fn unit_rule(
     let follows = (advised.unit_bytes > SMALL_BYTES) == is_large;
     let of_rule = if follows { Some(advised) } else { fastest };
     Some(verdict(rule.to_owned(), advised, of_rule, text))
+}
+
+/// Returns the verdict on the rule about logs.
+#[must_use]
+pub fn log_rule(log: &LogAdvice) -> PublishedRule {
+    let rate = |row: &ArrayRow| format::count(as_u64(row.requests_per_s.round()));
+    let follows = log.advised_apart().is_some();
+    let reason = match &log.apart {
+        _ if follows => String::new(),
+        Some(apart) => format!(
+            "{} requests/s with the log on {} and the rest on {}; {} with all on {}",
+            rate(apart),
+            log.log_model,
+            apart.model,
+            rate(&log.together),
+            log.together.model
+        ),
+        None => "the other disks lack space, or survive too few failures".to_owned(),
+    };
+    PublishedRule { rule: "a log beside random data: disks of its own".to_owned(), follows, reason }
 }
 
 /// Compares the advised row with one that the rule chooses; it follows the rule if they are the

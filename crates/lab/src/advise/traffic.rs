@@ -1,5 +1,6 @@
 //! The requests to storage: those of a trace, or those of a cache in front of it.
 
+use super::order::Sequences;
 use crate::model::run_loop;
 use crate::sim::engine::{
     CacheSimulationError, CacheSimulationOptions, VolumeLengths, simulate_on,
@@ -11,6 +12,7 @@ use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind}
 use larder_core::units::as_f64;
 use larder_schema::storage_advice::TrafficSummary;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum requests that are kept: 40 bytes each.
@@ -22,8 +24,6 @@ const BYTES_MAX: u64 = 1 << 58;
 const PIECE_BYTES: u64 = 1 << 20;
 /// Windows of a sample, evenly spaced over the traffic.
 const WINDOWS: usize = 10;
-/// Ends of recent requests; a request at one of them continues a sequence.
-const STREAMS: usize = 8;
 /// Flushes and requests without bytes take no part of the storage.
 type Requests = Vec<DeviceRequest>;
 
@@ -44,6 +44,8 @@ pub struct DeviceRequest {
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     requests: Requests,
+    /// First byte of each volume.
+    bases: Vec<u64>,
     /// Bytes of all volumes.
     bytes: u64,
     /// True if the requests have the times of a recording.
@@ -90,7 +92,7 @@ impl Traffic {
             }
         }
         requests.sort_by_key(|request| request.at);
-        Traffic { requests, bytes, has_times: true }.checked()
+        Traffic { requests, bases, bytes, has_times: true }.checked()
     }
 
     /// Returns the reads and writes of a simulated cache in front of the store of `options`.
@@ -114,12 +116,17 @@ impl Traffic {
         if requests.len() > REQUESTS_MAX {
             return Err(TrafficError::TooMany);
         }
-        Traffic { requests, bytes, has_times: false }.checked()
+        Traffic { requests, bases, bytes, has_times: false }.checked()
     }
 
-    /// Returns traffic of these requests to storage of `bytes` bytes.
-    pub(super) fn new(requests: Requests, bytes: u64) -> Traffic {
-        Traffic { requests, bytes, has_times: true }
+    /// Returns traffic of these requests to volumes of these lengths.
+    pub(super) fn new(requests: Requests, lengths: &[u64]) -> Traffic {
+        let (mut bases, mut bytes) = (Vec::new(), 0);
+        for length in lengths {
+            bases.push(bytes);
+            bytes += length;
+        }
+        Traffic { requests, bases, bytes, has_times: true }
     }
 
     fn checked(self) -> Result<Traffic, TrafficError> {
@@ -136,6 +143,12 @@ impl Traffic {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns the bytes of each volume.
+    pub(super) fn volume_ranges(&self) -> Vec<Range<u64>> {
+        let ends = self.bases.iter().skip(1).copied().chain([self.bytes]);
+        self.bases.iter().zip(ends).map(|(start, end)| *start..end).collect()
     }
 
     /// Returns at most `count` requests: all, or those of evenly spaced windows.
@@ -155,8 +168,7 @@ impl Traffic {
     #[must_use]
     pub fn summary(&self) -> TrafficSummary {
         let mut summary = TrafficSummary { bytes: self.bytes, ..TrafficSummary::default() };
-        let mut ends = [u64::MAX; STREAMS];
-        let (mut sequential, mut place) = (0, 0);
+        let mut sequences = Sequences::new();
         for request in &self.requests {
             if request.kind == StoreOpKind::Read {
                 summary.reads += 1;
@@ -165,14 +177,7 @@ impl Traffic {
                 summary.writes += 1;
                 summary.write_bytes += request.len;
             }
-            let end = request.offset + request.len;
-            if let Some(stream) = ends.iter_mut().find(|end| **end == request.offset) {
-                sequential += 1;
-                *stream = end;
-            } else {
-                ends[place] = end;
-                place = (place + 1) % STREAMS;
-            }
+            sequences.include(request.offset, request.len);
         }
         if let [first, .., last] = &self.requests[..]
             && self.has_times
@@ -181,7 +186,7 @@ impl Traffic {
             let seconds = as_f64(last.at - first.at) / 1e9;
             summary.recorded_per_s = Some(as_f64(self.requests.len() as u64) / seconds);
         }
-        summary.sequential_share = as_f64(sequential) / as_f64(self.requests.len() as u64);
+        summary.sequential_share = as_f64(sequences.in_order) / as_f64(self.requests.len() as u64);
         summary
     }
 }
@@ -292,7 +297,7 @@ mod tests {
             offset: number * 4096,
             len: 4096,
         };
-        let traffic = Traffic::new((0..1_000).map(request).collect(), 1 << 30);
+        let traffic = Traffic::new((0..1_000).map(request).collect(), &[1 << 30]);
         let sample: Vec<u64> = traffic.sample(100).iter().map(|it| it.at).collect();
         assert_eq!((sample.len(), sample[0], sample[99]), (100, 0, 999));
         assert_eq!((sample[9], sample[10]), (9, 110));

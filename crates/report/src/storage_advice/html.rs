@@ -1,6 +1,6 @@
 //! The page of advice on storage.
 
-use super::{arrays_table, rate, rules, sentences, ties, unit_sentence, units_table, verdict};
+use super::{arrays_table, log, rate, rules, sentences, ties, unit_sentence, units_table, verdict};
 use crate::chart::{Axis, Chart, Labels};
 use crate::page::{self, Card, Head, all_rows, list, section};
 use larder_schema::as_f64;
@@ -17,7 +17,7 @@ pub fn to_html(advice: &StorageAdvice) -> String {
         kind: "larder advise".to_owned(),
         verdict: verdict(advice),
         cards: cards(advice),
-        subject: sentences(advice),
+        subject: log(advice).into_iter().chain(sentences(advice)).collect(),
     };
     let candidates =
         chart(advice) + &all_rows(&arrays_table(advice)) + &list(ties(advice).as_ref());

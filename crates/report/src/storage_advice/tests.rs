@@ -1,7 +1,9 @@
 //! Tests of the text and the page.
 
 use super::*;
-use larder_schema::storage_advice::{CacheEffect, PublishedRule, TrafficSummary};
+use larder_schema::storage_advice::{
+    CacheEffect, LogAdvice, PublishedRule, ReadAheadEffect, ReadOrder, TrafficSummary,
+};
 
 fn row(level: &'static str, rate: f64) -> ArrayRow {
     ArrayRow {
@@ -45,6 +47,11 @@ fn advice() -> StorageAdvice {
         sampled_requests: 1_000,
         arrays: vec![row("raid5", 400.0), row("raid10", 300.0), row("one disk", 100.0)],
         advised_array: Some(0),
+        log: None,
+        read_ahead: ReadAheadEffect {
+            order: ReadOrder { in_order_share: 0.03, run_reads: 2.5 },
+            ..ReadAheadEffect::default()
+        },
         rules: vec![PublishedRule {
             rule: "90.0 % reads: RAID 5".to_owned(),
             follows: true,
@@ -86,6 +93,51 @@ fn the_first_sentence_is_the_answer() {
     let none = StorageAdvice { advised_array: None, ..advice() };
     let text = to_text(&none);
     assert!(text.starts_with("No array of 4 disks has 1 GiB and survives 1 failure"), "{text}");
+}
+
+#[test]
+fn a_log_is_apart_from_a_gain_of_a_twentieth_on() {
+    let with = |rate: f64| {
+        let log = LogAdvice {
+            volume: "<i>wal".to_owned(),
+            write_share: 1.0,
+            in_order_share: 0.95,
+            together: row("raid5", 400.0),
+            log_model: "raid1:2xdisk".to_owned(),
+            apart: Some(row("raid1", rate)),
+        };
+        StorageAdvice { log: Some(log), ..advice() }
+    };
+    let text = to_text(&with(420.0));
+    assert!(
+        text.contains(
+            "LOG apart: 420 requests/s instead of 400 requests/s, with the log on raid1:2xdisk and \
+             the rest on raid1:4xdisk instead of all on raid5:4xdisk; the log is volume <i>wal: \
+             100.0 % writes, 95.0 % of them in order.\n"
+        ),
+        "{text}"
+    );
+    assert!(to_text(&with(419.0)).contains("Log on the array of all data; the log is volume"));
+    assert!(!to_html(&with(420.0)).contains("<i>wal"));
+}
+
+#[test]
+fn read_ahead_is_judged_by_its_gain_or_by_the_order_of_the_reads() {
+    let of = |share: f64, rates: Option<(f64, f64)>| {
+        let read_ahead = ReadAheadEffect {
+            order: ReadOrder { in_order_share: share, run_reads: 8.0 },
+            with_per_s: rates.map(|(with, _)| with),
+            without_per_s: rates.map(|(_, without)| without),
+        };
+        to_text(&StorageAdvice { read_ahead, ..advice() })
+    };
+    let nothing = "Read-ahead gains nothing: 3.0 % of the reads are in order, in runs of 2.5";
+    assert!(to_text(&advice()).contains(nothing), "{}", to_text(&advice()));
+    assert!(of(0.4, None).contains("on average; --cache compares both ways.\n"));
+    let gains = "Read-ahead gains 50.0 %: 150 requests/s, 100 requests/s without it; 40.0 % of";
+    assert!(of(0.4, Some((150.0, 100.0))).contains(gains));
+    assert!(of(0.4, Some((104.0, 100.0))).contains("Read-ahead gains nothing: 104 requests/s"));
+    assert!(of(0.4, Some((90.0, 100.0))).contains("Read-ahead loses 10.0 %: 90 requests/s"));
 }
 
 #[test]

@@ -10,19 +10,24 @@ use larder_core::curve::choice::PolicyChoice;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::tunables::Tunables;
+use larder_core::units::as_f64;
 use larder_host::memory;
 use larder_lab::advise::{
-    ArrayNeeds, MeanLoad, Traffic, TrafficError, advise_array, advise_unit, level_rule, unit_rule,
+    ArrayNeeds, DeviceRequest, MeanLoad, Traffic, TrafficError, advise_array, advise_log,
+    advise_unit, find_log, level_rule, log_rule, unit_rule,
 };
 use larder_lab::model::{DeviceModel, StoreModel, StoreSpec};
 use larder_lab::sim::engine::{
     CacheSimulationError, CacheSimulationOptions, Clients, Pace, VolumeLengths, frames_min,
-    frames_of,
+    frames_of, simulate,
 };
+use larder_lab::trace::{BoxedSource, NameKind, TraceError};
 use larder_report::escape;
 use larder_schema::bottleneck::Bottleneck;
 use larder_schema::format;
-use larder_schema::storage_advice::{CacheEffect, StorageAdvice, UnitRow};
+use larder_schema::storage_advice::{
+    ArrayRow, CacheEffect, GAIN, LogAdvice, ReadAheadEffect, ReadOrder, StorageAdvice, UnitRow,
+};
 use std::path::Path;
 
 /// Maximum number of files whose lengths are read.
@@ -42,15 +47,7 @@ pub(super) fn advise(
         anyhow::bail!("advise on disks: --disk is no device; choose one of larder model list");
     };
     let sizes = arguments.files.as_deref().map(file_sizes).transpose()?;
-    let name = arguments.file.as_deref();
-    let name = name.map_or_else(|| SAMPLE_NAME.into(), |path| escape::path(path).into_owned());
-    let (subject, (traffic, cache)) = match counters {
-        Some(counters) => {
-            let (disk, traffic) = of_counters(counters, arguments.space.unwrap_or(0))?;
-            (format!("{disk} of {}, at random places", counters.subject), (traffic, None))
-        }
-        None => (name, traffic(arguments, disk)?),
-    };
+    let (subject, input, (traffic, cache, order)) = load(arguments, counters, disk)?;
     let requests = traffic.sample(arguments.requests);
     let (depth, failures) = (usize::from(arguments.depth), u32::from(arguments.failures));
     let needs = ArrayNeeds {
@@ -64,16 +61,26 @@ pub(super) fn advise(
     let (arrays, advised_array) = advise_array(&traffic, &requests, &needs, args::cores());
     let summary = traffic.summary();
     let advised = advised_array.map(|index| &arrays[index]);
-    let (units, advised_unit) = match (advised, sizes) {
-        (Some(row), Some(sizes)) => {
-            let model =
-                store_model::of(&store_model::parse(&row.model).map_err(anyhow::Error::msg)?)?;
-            advise_unit(&traffic, &requests, (&model, row.usable_bytes, depth), &sizes, SEED)
+    let model = advised.map(|row| {
+        let parsed = store_model::parse(&row.model).map_err(anyhow::Error::msg)?;
+        store_model::of(&parsed)
+    });
+    let model = model.transpose()?;
+    let (units, advised_unit) = match (advised, &model, sizes) {
+        (Some(row), Some(model), Some(sizes)) => {
+            advise_unit(&traffic, &requests, (model, row.usable_bytes, depth), &sizes, SEED)
         }
         _ => (Vec::<UnitRow>::new(), 0),
     };
+    let (log, read_ahead) = match &input {
+        Some(input) => {
+            (log(input, (&traffic, &requests), &needs, &arrays)?, read_ahead(input, order, model)?)
+        }
+        None => (None, ReadAheadEffect { order, ..ReadAheadEffect::default() }),
+    };
     let of_level = level_rule(&summary, &arrays, advised_array);
     let of_unit = unit_rule(&summary, &units, advised_unit);
+    let of_log = log.as_ref().map(log_rule);
     Ok(StorageAdvice {
         subject,
         traffic: summary,
@@ -86,10 +93,35 @@ pub(super) fn advise(
         sampled_requests: requests.len() as u64,
         arrays,
         advised_array,
-        rules: of_level.into_iter().chain(of_unit).collect(),
+        rules: of_level.into_iter().chain(of_log).chain(of_unit).collect(),
+        log,
+        read_ahead,
         units,
         advised_unit,
     })
+}
+
+/// Requests that reach the disks, the effect of the cache, if there is one, and the order of the
+/// reads of the clients.
+type Load = (Traffic, Option<CacheEffect>, ReadOrder);
+
+/// Returns the name of the load, the trace, if it is one, and the load.
+fn load<'a>(
+    arguments: &'a AdviseArgs,
+    counters: Option<&Bottleneck>,
+    disk: DeviceModel,
+) -> Result<(String, Option<Input<'a>>, Load)> {
+    if let Some(counters) = counters {
+        let (disk, traffic) = of_counters(counters, arguments.space.unwrap_or(0))?;
+        let order = traffic.read_order();
+        let subject = format!("{disk} of {}, at random places", counters.subject);
+        return Ok((subject, None, (traffic, None, order)));
+    }
+    let name = arguments.file.as_deref();
+    let name = name.map_or_else(|| SAMPLE_NAME.into(), |path| escape::path(path).into_owned());
+    let input = Input::open(arguments)?;
+    let traffic = traffic(&input, disk)?;
+    Ok((name, Some(input), traffic))
 }
 
 /// Returns the name of the busiest disk, and requests with its rates and mean lengths.
@@ -112,22 +144,59 @@ fn of_counters(found: &Bottleneck, bytes: u64) -> Result<(String, Traffic)> {
     Ok((escape::text(&disk.disk).into_owned(), Traffic::of_load(&load, bytes, SEED)?))
 }
 
-/// Returns the requests that reach the disks, and the effect of the cache, if there is one.
-fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option<CacheEffect>)> {
-    let path = arguments.file.as_deref();
-    ensure!(
-        path != Some(Path::new("-")),
-        "advise on standard input: a trace is read twice, so it must be a file"
-    );
-    let options = arguments.input.options();
-    let open = || open_trace(path, &options);
-    let lengths = VolumeLengths::of(&mut *open()?)?;
-    let Some(memory_bytes) = arguments.cache else {
-        return Ok((Traffic::of_trace(&mut *open()?, &lengths)?, None));
+/// A trace that is read several times.
+struct Input<'a> {
+    arguments: &'a AdviseArgs,
+    lengths: VolumeLengths,
+}
+
+impl Input<'_> {
+    fn open(arguments: &AdviseArgs) -> Result<Input<'_>> {
+        ensure!(
+            arguments.file.as_deref() != Some(Path::new("-")),
+            "advise on standard input: a trace is read several times, so it must be a file"
+        );
+        let mut input = Input { arguments, lengths: VolumeLengths::default() };
+        input.lengths = VolumeLengths::of(&mut *input.source()?)?;
+        Ok(input)
+    }
+
+    fn source(&self) -> Result<BoxedSource, TraceError> {
+        open_trace(self.arguments.file.as_deref(), &self.arguments.input.options())
+    }
+
+    fn clients(&self) -> Clients {
+        Clients { number: 1, depth: self.arguments.depth.into() }
+    }
+
+    /// Returns the options of a simulated cache in front of a store.
+    fn cache(&self, memory_bytes: u64, store: StoreModel) -> CacheSimulationOptions {
+        let frames = frames_of(memory_bytes);
+        CacheSimulationOptions {
+            frames,
+            shards: shards_for(frames, args::cores().get()),
+            page_blocks: 1,
+            policy: PolicyChoice::default(),
+            write_mode: WriteMode::Back,
+            store,
+            clients: self.clients(),
+            pace: Pace::CLOSED,
+            wake: 0,
+            reply: 0,
+            hint: Hint::default(),
+            tunables: Tunables::default(),
+            page_cache: None,
+        }
+    }
+}
+
+fn traffic(input: &Input<'_>, disk: DeviceModel) -> Result<Load> {
+    let all = Traffic::of_trace(&mut *input.source()?, &input.lengths)?;
+    let order = all.read_order();
+    let Some(memory_bytes) = input.arguments.cache else {
+        return Ok((all, None, order));
     };
-    let all = Traffic::of_trace(&mut *open()?, &lengths)?.requests().len() as u64;
-    let clients = Clients { number: 1, depth: arguments.depth.into() };
-    let minimum = frames_min(clients, 1) << 12;
+    let minimum = frames_min(input.clients(), 1) << 12;
     ensure!(
         memory_bytes >= minimum,
         "simulate a cache of {}: the minimum is {}; choose a larger --cache",
@@ -145,25 +214,12 @@ fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option
         format::bytes(tables),
         format::bytes(available / 2)
     );
+    let requests = all.requests().len() as u64;
+    drop(all);
     let behind = |bytes: u64| -> Result<Traffic, TrafficError> {
-        let frames = frames_of(bytes);
-        let cache = CacheSimulationOptions {
-            frames,
-            shards: shards_for(frames, args::cores().get()),
-            page_blocks: 1,
-            policy: PolicyChoice::default(),
-            write_mode: WriteMode::Back,
-            store: StoreModel::Device(disk),
-            clients,
-            pace: Pace::CLOSED,
-            wake: 0,
-            reply: 0,
-            hint: Hint::default(),
-            tunables: Tunables::default(),
-            page_cache: None,
-        };
-        let mut source = open().map_err(CacheSimulationError::from)?;
-        Traffic::behind_cache(&mut *source, &lengths, &cache)
+        let cache = input.cache(bytes, StoreModel::Device(disk));
+        let mut source = input.source().map_err(CacheSimulationError::from)?;
+        Traffic::behind_cache(&mut *source, &input.lengths, &cache)
     };
     let traffic = behind(memory_bytes)?;
     let behind_twice = match behind(memory_bytes.saturating_mul(2)) {
@@ -171,13 +227,47 @@ fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option
         Err(TrafficError::Empty) => 0,
         Err(error) => return Err(error.into()),
     };
-    let effect = CacheEffect {
-        memory_bytes,
-        requests: all,
-        behind: traffic.requests().len() as u64,
-        behind_twice,
+    let behind = traffic.requests().len() as u64;
+    let effect = CacheEffect { memory_bytes, requests, behind, behind_twice };
+    Ok((traffic, Some(effect), order))
+}
+
+/// Returns the advice on the place of the log, if there is one.
+fn log(
+    input: &Input<'_>,
+    traffic: (&Traffic, &[DeviceRequest]),
+    needs: &ArrayNeeds,
+    arrays: &[ArrayRow],
+) -> Result<Option<LogAdvice>> {
+    let Some(log) = find_log(traffic.0) else { return Ok(None) };
+    let number = u32::try_from(log.number).context("the number of a volume")?;
+    // A source knows a name once it has read a record with it.
+    let (mut source, mut batch) = (input.source()?, Vec::new());
+    while source.name(NameKind::Volume, number).is_none() && source.next_batch(&mut batch)? {}
+    let name = source.name(NameKind::Volume, number);
+    let volume = name.map_or_else(|| number.to_string(), |it| escape::text(it).into_owned());
+    Ok(advise_log(traffic, &log, volume, needs, arrays, args::cores()))
+}
+
+/// Returns the order of the reads, and with a cache the rates of the clients with and without
+/// read-ahead from the advised array, unless too few reads are in order.
+fn read_ahead(
+    input: &Input<'_>,
+    order: ReadOrder,
+    model: Option<StoreModel>,
+) -> Result<ReadAheadEffect> {
+    let is_possible = order.in_order_share >= GAIN;
+    let (Some(memory_bytes), Some(store), true) = (input.arguments.cache, model, is_possible)
+    else {
+        return Ok(ReadAheadEffect { order, ..ReadAheadEffect::default() });
     };
-    Ok((traffic, Some(effect)))
+    let rate = |hint: Hint| -> Result<f64> {
+        let options = CacheSimulationOptions { hint, ..input.cache(memory_bytes, store) };
+        let result = simulate(&mut *input.source()?, &input.lengths, &options, |_| ())?;
+        Ok(as_f64(input.lengths.requests()) * 1e9 / as_f64(result.elapsed.max(1)))
+    };
+    let (with_per_s, without_per_s) = (Some(rate(Hint::Normal)?), Some(rate(Hint::Random)?));
+    Ok(ReadAheadEffect { order, with_per_s, without_per_s })
 }
 
 /// Returns the lengths of the files below a directory that have bytes.
