@@ -32,6 +32,8 @@ pub(super) fn bottleneck(arguments: &AdviseArgs) -> Result<Option<Bottleneck>> {
     let (subject, counters) = match &arguments.file {
         None if arguments.live => ("this machine".to_owned(), live(arguments)?),
         None => return Ok(None),
+        // Of standard input a trace is refused with the reason.
+        Some(file) if file == Path::new("-") => return Ok(None),
         Some(file) => match of_file(file, arguments)? {
             Some(counters) => (escape::path(file).into_owned(), counters),
             None => return Ok(None),
