@@ -314,7 +314,7 @@ fn of_disk(counters: &HostCounters, disk: &HostDisk, expected: ExpectedDisk) -> 
         (
             BottleneckKind::SerialRequests,
             format!(
-                "Programs send {name} one request at a time and wait for it; it takes its usual time"
+                "Programs send {name} one request at a time and wait for it, for its usual time"
             ),
         )
     };

@@ -28,8 +28,8 @@ pub enum ActivityError {
     Json(#[from] serde_json::Error),
     /// There is no report with a known column.
     #[error(
-        "it has no report of disks or processors; record with iostat -x 5 60 or sar -d -u -r -S -W 5 \
-         60, without -h"
+        "it has no report of disks or processors; record with iostat -x 5 60 or \
+         sar -d -u -r -S -W 5 60, without -h"
     )]
     Empty,
 }

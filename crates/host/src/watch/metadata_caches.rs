@@ -2,7 +2,8 @@
 //! ext4. The kernel counts hits of the dentry cache nowhere.
 //!
 //! * `/sys/fs/xfs/DEVICE/stats/stats` (`fs/xfs/xfs_stats.h`): `ig` has lookups of inodes, those
-//!   found and those recycled; `buf` has lookups of buffers in the first column, and misses in the sixth.
+//!   found and those recycled; `buf` has lookups of buffers in the first column, and misses in the
+//!   sixth.
 //! * `/proc/fs/ext4/DEVICE/es_shrinker_info` (`fs/ext4/extents_status.c`): hits and misses of the
 //!   extent status tree.
 

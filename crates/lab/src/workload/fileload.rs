@@ -1,8 +1,8 @@
 //! Fileload: reads of one container file in order, at random, or like a database.
 //!
 //! The program of that name (February 1999) was never published; this definition follows its
-//! reports. In database mode the file is divided into eight regions, which alternately represent indexes and
-//! data; nine of ten requests go to the index regions, the tenth is spread evenly over the data
+//! reports. In database mode the file is divided into eight regions, which alternately represent
+//! indexes and data; nine of ten requests go to the index regions, the tenth is spread evenly over the data
 //! regions. The file was 100 MB, reads 8 KiB, or 64 KiB for the database.
 //!
 //! Invariants: every request lies inside the file, at a multiple of the read size, and is one read

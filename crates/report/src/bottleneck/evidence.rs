@@ -171,8 +171,8 @@ pub(super) fn metadata(counters: &HostCounters, disk: &HostDisk) -> Option<Strin
     };
     let cache = counters.metadata.iter().filter(is_here).find(is_small)?;
     Some(format!(
-        "The cache of {} of {} hits {} of its lookups; {} misses/s may be reads of metadata. A lower \
-         vm.vfs_cache_pressure keeps more of them.",
+        "The cache of {} of {} hits {} of its lookups; {} misses/s may be reads of metadata. A \
+         lower vm.vfs_cache_pressure keeps more of them.",
         cache.cache,
         escape::text(&cache.device),
         format::percent(cache.hit_ratio),

@@ -139,7 +139,7 @@ pub(super) fn next_steps(kind: BottleneckKind) -> &'static [&'static str] {
         ],
         BottleneckKind::SmallCache => &[
             "Find out how much cache is enough: larder size --live --for 10m",
-            "Put a cache of that size in front of the directory or disk: larder mount, larder serve",
+            "Put such a cache in front of the directory or disk: larder mount, larder serve",
         ],
         BottleneckKind::SlowDisk => &[
             "Compare the disk with its model: larder model check MODEL DEVICE",

@@ -87,7 +87,8 @@ pub(super) const PAGING: Rule = Rule {
     when: "in at least 2 snapshots, and at least a quarter of all, at most 4 MiB of memory (1/16 \
            of it, where its size is known) was available while at least 45 pages/s were paged",
     source: "Windows 2000 Performance Guide, January 2002: a machine of 64 MB with at most 4 MB \
-             available that pages much needs memory; it paged 45 pages/s when a file was larger than the cache",
+             available that pages much needs memory; it paged 45 pages/s when a file was larger \
+             than the cache",
     why: "Programs and the cache take memory from each other, and both read back from the disk \
           what they lost.",
     attempt: &["larder size TRACE", "larder serve IMAGE --memory SIZE --listen unix:SOCKET"],

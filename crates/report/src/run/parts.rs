@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Bytes of PostMark's megabyte.
 const MEGABYTE: f64 = 1_048_576.0;
 
-/// Columns of the file system comparisons made with PostMark, published about 2007 and in 2010: series, their title
+/// Columns of the comparisons made with PostMark about 2007 and in 2010: series, their title
 /// there, and the divisor of the values.
 const POSTMARK_COLUMNS: [(&str, &str, f64); 8] = [
     ("all phases", "time s", 1.0),
