@@ -130,7 +130,7 @@ const HOST: &str = "\
 [`larder advise`](advise.md) shows these counters. Sources: the running host, a result of
 `larder watch`, a log of Perfmon, or the output of iostat or sar. `diskstats N` is field N of
 `/proc/diskstats` after the name, as in the kernel's iostats.rst; d is a difference of two
-readings, and dt that of their times. Hits of the dentry cache are not here: Linux counts them nowhere.";
+readings, and dt that of their times. Linux counts hits of the dentry cache nowhere.";
 
 fn host_counters() -> io::Result<()> {
     fn rows<T>(

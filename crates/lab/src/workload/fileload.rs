@@ -2,8 +2,8 @@
 //!
 //! The program of that name (February 1999) was never published; this definition follows its
 //! reports. In database mode the file is divided into eight regions, which alternately represent
-//! indexes and data; nine of ten requests go to the index regions, the tenth is spread evenly over the data
-//! regions. The file was 100 MB, reads 8 KiB, or 64 KiB for the database.
+//! indexes and data; nine of ten requests go to the index regions, the tenth is spread evenly over
+//! the data regions. The file was 100 MB, reads 8 KiB, or 64 KiB for the database.
 //!
 //! Invariants: every request lies inside the file, at a multiple of the read size, and is one read
 //! long; a remainder at the end of the file is not read; the same seed gives the same requests.

@@ -239,7 +239,8 @@ fn a_small_write_takes_a_read_and_a_write() {
 }
 
 /// The ranks that were published about 1999: arrays with parity read as fast as striped ones and
-/// write up to four times slower, mirrors write up to twice slower and are third in sequential reads.
+/// write up to four times slower, mirrors write up to twice slower and are third in sequential
+/// reads.
 #[test]
 fn levels_have_the_published_ranks() {
     let rates = |kind, depth, len: u64, is_random: bool| {
