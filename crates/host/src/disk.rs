@@ -21,7 +21,7 @@ impl Disk {
     /// Returns the disk of the file system that holds a path, or of the path itself if it is a
     /// device. Returns `None` for a file system without a local block device (tmpfs, NFS, FUSE).
     ///
-    /// The path is accessed, which another user can make block; see [`Disk::of_device`].
+    /// The path is accessed, which another user can make block; `of_device` accesses none.
     ///
     /// # Errors
     /// The path does not exist.
