@@ -84,7 +84,7 @@ enum Command {
     Size(commands::size::SizeArgs),
     /// Simulate caches over traces: hit ratios and curves.
     Sim(commands::sim::SimArgs),
-    /// Find the bottleneck; choose RAID level, chunk and allocation unit.
+    /// Find the bottleneck of a host; choose an array for a trace.
     Advise(commands::advise::AdviseArgs),
     /// Show which files and processes load which disk, and plan moves.
     ///
