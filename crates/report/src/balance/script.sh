@@ -83,7 +83,7 @@ check_above() {
 # Refuses a tree that is not the one of the plan, and what would make a copy incomplete.
 check_move() {
   use "$@"
-  if is_moved; then say "move $N: made already"; return; fi
+  if is_moved; then say "move $N: already done"; return; fi
   if [ -L "$FROM" ] || { [ "$KIND" = file ] && [ ! -f "$FROM" ]; } ||
     { [ "$KIND" = directory ] && [ ! -d "$FROM" ]; }; then
     fail "it is missing, or no $KIND any more"
@@ -200,11 +200,23 @@ copy() {
 # Prints the identity of $NAME in a directory.
 identity() { ( enter "$1" && stat -c %d:%i -- "./$NAME" ); }
 
+# Removes an entry of a directory; a tree only if it has an identity: the owner of the directory
+# could have put the tree of another user there.
+remove() {
+  ( enter "$1" || exit
+    if [ -d "./$2" ] && [ ! -L "./$2" ]; then
+      ( enter "${1%/}/$2" && [ "$(stat -c %d:%i .)" = "$3" ] &&
+        find . -xdev -mindepth 1 -delete ) && rmdir -- "./$2"
+    else
+      rm -f -- "./$2"
+    fi )
+}
+
 # Moves the copy from the stage to its place. Missing directories above it get the rights of those
 # above the old path; others must have these rights.
 place() {
-  local part old= copy
-  copy=$(identity "$STAGE") || return
+  local part old=
+  COPY_ID=$(identity "$STAGE") || return
   ( enter "$TARGET" || exit
     while IFS= read -r -d / part; do
       old=$old/$part
@@ -216,7 +228,7 @@ place() {
       enter "${TARGET%/}$old" || exit
       [ "$(rights .)" = "$(enter "$old" && rights .)" ] || exit
     done <<< "${FROM#/}"
-    mv -T -n -- "$STAGE/$NAME" "./$NAME" && [ "$(identity .)" = "$copy" ] ) && IS_PLACED=1
+    mv -T -n -- "$STAGE/$NAME" "./$NAME" && [ "$(identity .)" = "$COPY_ID" ] ) && IS_PLACED=1
 }
 
 # Replaces the old path by the new one. The original stays as $BEFORE, or below the mount.
@@ -257,16 +269,19 @@ make_move() {
   mv -- "$STATE/$N.new-sum" "$STATE/$N.sum" && place ||
     abandon "the copy could not be moved to its place"
   replace || abandon "the old path could not be replaced"
-  : > "$STATE/$N.moved"
+  printf '%s' "$COPY_ID" > "$STATE/$N.moved"
   rmdir -- "$STAGE"
-  say "move $N: made"
+  say "move $N: done"
 }
 
 # Removes the copy, and the directories above it that are empty.
 remove_copy() {
   local above=$NEW_DIRECTORY part
   ( enter "$TARGET" && rm -rf -- ./.larder-balance )
-  [ -z "$IS_PLACED" ] || ( enter "$NEW_DIRECTORY" && rm -rf -- "./$NAME" )
+  if [ -n "$IS_PLACED" ] && ! remove "$NEW_DIRECTORY" "$NAME" "$COPY_ID"; then
+    say "move $N: $(printf %q "$TO") is another directory now, and was kept" >&2
+    return
+  fi
   while [ "$above" != "${TARGET%/}" ]; do
     part=${above##*/} above=${above%/*}
     ( enter "${above:-/}" && rmdir -- "./$part" ) 2> /dev/null || break
@@ -283,9 +298,9 @@ move() {
 
 verify_move() {
   use "$@"
-  if ! is_moved; then fail "it was not made"; return; fi
+  if ! is_moved; then fail "it has not been moved"; return; fi
   [ "$(stat -L -c %d:%i -- "$FROM")" = "$(identity "$NEW_DIRECTORY")" ] ||
-    { fail "the old path does not lead to the new one"; return; }
+    { fail "the old path does not point to the new path"; return; }
   [ "$(stat -c %d -- "$TO")" = "$TARGET_DEV" ] || fail "it is not on the planned file system"
   if is_unchanged; then
     say "move $N: verified, unchanged since the move"
@@ -317,7 +332,7 @@ undo_move() {
     say "move $N: stop: it could not be brought back" >&2
     exit 1
   fi
-  IS_PLACED=1
+  IS_PLACED=1 COPY_ID=$(cat -- "$STATE/$N.moved")
   remove_copy
   rm -f -- "$STATE/$N.moved"
   say "move $N: undone${changed:+, with the changes since the move}"
@@ -341,15 +356,32 @@ bring_back() {
     fi )
 }
 
-# Copies the moved data into a private directory, and replaces the old path by it.
+# Copies the moved data into a private directory, and replaces the old path by it. The directory is
+# new, empty and of root, which enter and the checks prove; nobody else can move it to another
+# directory, since that takes the right to write to it, so that .. stays the old directory.
 copy_back() {
-  rm -rf -- "./$NEW" && mkdir -m 700 -- "./$NEW" && cd -P -- "./$NEW" &&
-    [ "$(stat -c '%u %a' .)" = "0 700" ] &&
-    copy "$NEW_DIRECTORY" . "$NAME" && same "$NEW_DIRECTORY" . &&
-    { [ "$KIND" = file ] || rm -rf -- "../$NAME"; } &&
-    mv -T -- "./$NAME" "../$NAME" || return
-  rm -rf -- "../$BEFORE"
-  rmdir -- "../$NEW"
+  local here
+  here=$(stat -c %d:%i .) || return
+  if [ -e "./$NEW" ] || [ -L "./$NEW" ]; then
+    say "move $N: $(printf %q "$OLD_DIRECTORY/$NEW") is in the way: remove it" >&2
+    return 1
+  fi
+  mkdir -m 700 -- "./$NEW" &&
+    ( enter "$OLD_DIRECTORY/$NEW" && [ "$(stat -c '%u %a' .)" = "0 700" ] &&
+      [ -z "$(find . -mindepth 1 -print -quit)" ] && [ "$(stat -c %d:%i ..)" = "$here" ] &&
+      copy "$NEW_DIRECTORY" . "$NAME" && same "$NEW_DIRECTORY" . &&
+      clear_place && mv -T -- "./$NAME" "../$NAME" ) || return
+  remove "$OLD_DIRECTORY" "$BEFORE" "$FILE_ID"
+  rmdir -- "./$NEW"
+}
+
+# Removes the link, or the original below a bind mount, from the directory above this one.
+clear_place() {
+  if [ "$LINK" = symlink ]; then
+    [ "$KIND" = file ] || rm -- "../$NAME"
+  else
+    [ "$KIND" = file ] || remove "$OLD_DIRECTORY" "$NAME" "$FILE_ID"
+  fi
 }
 
 # ---- finish: removes the originals, after which undo is not possible --------------------------
@@ -357,8 +389,9 @@ copy_back() {
 finish_move() {
   use "$@"
   if [ "$LINK" = symlink ]; then
-    ( enter "$OLD_DIRECTORY" && rm -rf -- "./$BEFORE" )
-    return
+    remove "$OLD_DIRECTORY" "$BEFORE" "$FILE_ID" && return
+    say "move $N: stop: $(printf %q "$FROM.larder-before") is not the original, and was kept" >&2
+    exit 1
   fi
   mkdir -p -- "$STATE/below" && mount --bind -- "${FROM%/*}/" "$STATE/below" || exit 1
   if [ "$KIND" = file ]; then : > "$STATE/below/${FROM##*/}"; else

@@ -15,6 +15,10 @@ const USER: u32 = 1234;
 const TRAP: &str = r#"
 set -T
 attack() {
+  if [ -n "$ATTACK_NEW" ] && [ -d "$ATTACK_NEW" ] && [ ! -L "$ATTACK_NEW" ]; then
+    mv -T "$ATTACK_NEW" "$ATTACK_NEW.mine" && ln -s "$ATTACK_VICTIM" "$ATTACK_NEW"
+    return
+  fi
   local all word=${BASH_COMMAND%% *}
   case $word in
     cd | cp | ln | mkdir | mv | rm | rmdir | rsync | tar) ;;
@@ -101,7 +105,7 @@ fn is_attacked(attack: Attack, at: usize) -> Option<bool> {
     command.env("BASH_ENV", rig.path("trap.sh")).env("ATTACK_AT", at.to_string());
     command.env("ATTACK_COUNT", rig.path("count")).env("ATTACK_VICTIM", rig.path("victim"));
     command.env("ATTACK_PLACE", &place);
-    command.env("ATTACK_IS_BRIEF", if attack.is_brief { "1" } else { "" });
+    command.env("ATTACK_IS_BRIEF", if attack.is_brief { "1" } else { "" }).env("ATTACK_NEW", "");
     let output = command.output().unwrap();
     let shown = format!("{attack:?} before program {at}: {output:?}");
     assert_eq!(rig.snapshot("victim"), victim, "{shown}");
@@ -137,6 +141,49 @@ fn a_user_who_exchanges_directories_gains_nothing() {
             println!("{attack:?}: {} programs", attacked.count());
         }
     }
+}
+
+#[test]
+fn a_link_in_place_of_the_private_directory_is_not_followed() {
+    let Some(rig) = Rig::new() else { return };
+    for name in ["above", "above/victim", "data/user"] {
+        fs::create_dir(rig.path(name)).unwrap();
+    }
+    fs::set_permissions(rig.path("above/victim"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(rig.path("above/item"), "secret").unwrap();
+    chown(rig.path("data/user"), Some(USER), Some(USER)).unwrap();
+    item(&rig.path("data/user/item"), false, "mine", USER);
+    rig.write(vec![rig.file_move("data/user/item", MoveLink::Symlink)]);
+    rig.succeed("move");
+    fs::write(rig.path("data/user/item"), "mine, changed").unwrap();
+    fs::write(rig.path("count"), "").unwrap();
+    fs::write(rig.path("trap.sh"), TRAP).unwrap();
+    let mut command = rig.command("undo");
+    command.env("BASH_ENV", rig.path("trap.sh")).env("ATTACK_AT", "0");
+    command.env("ATTACK_COUNT", rig.path("count")).env("ATTACK_PLACE", "/nonexistent");
+    command.env("ATTACK_IS_BRIEF", "").env("ATTACK_VICTIM", rig.path("above/victim"));
+    command.env("ATTACK_NEW", rig.path("data/user/item.larder-new"));
+    let output = command.output().unwrap();
+    assert!(rig.path("data/user/item.larder-new").is_symlink(), "it was not attacked: {output:?}");
+    assert!(!output.status.success(), "{output:?}");
+    assert_eq!(fs::read_dir(rig.path("above/victim")).unwrap().count(), 0);
+    assert_eq!(fs::read_to_string(rig.path("above/item")).unwrap(), "secret", "{output:?}");
+    assert_eq!(fs::read_to_string(rig.path("data/user/item")).unwrap(), "mine, changed");
+}
+
+#[test]
+fn a_directory_of_another_user_in_place_of_the_original_is_kept() {
+    let Some(rig) = Rig::new() else { return };
+    fs::create_dir(rig.path("data/user")).unwrap();
+    item(&rig.path("data/user/item"), true, "mine", USER);
+    rig.write(vec![rig.file_move("data/user/item", MoveLink::Symlink)]);
+    rig.succeed("move");
+    let before = rig.path("data/user/item.larder-before");
+    fs::rename(&before, rig.path("data/user/mine")).unwrap();
+    item(&before, true, "of another", 4321);
+    let message = rig.refuse("finish");
+    assert!(message.contains("is not the original, and was kept"), "{message}");
+    assert_eq!(fs::read_to_string(before.join("file")).unwrap(), "of another");
 }
 
 #[test]
