@@ -367,7 +367,7 @@ copy_back() {
     return 1
   fi
   mkdir -m 700 -- "./$NEW" &&
-    ( enter "$OLD_DIRECTORY/$NEW" && [ "$(stat -c '%u %a' .)" = "0 700" ] &&
+    ( enter "${OLD_DIRECTORY%/}/$NEW" && [ "$(stat -c '%u %a' .)" = "0 700" ] &&
       [ -z "$(find . -mindepth 1 -print -quit)" ] && [ "$(stat -c %d:%i ..)" = "$here" ] &&
       copy "$NEW_DIRECTORY" . "$NAME" && same "$NEW_DIRECTORY" . &&
       clear_place && mv -T -- "./$NAME" "../$NAME" ) || return

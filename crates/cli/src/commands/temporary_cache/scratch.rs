@@ -42,9 +42,8 @@ impl LockedDirectory {
 
     /// Removes the directory, once.
     fn remove(&mut self) -> Result<()> {
-        if self.lock.take().is_none() {
-            return Ok(());
-        }
+        // Locked until it is gone: another process removes what nobody has locked.
+        let Some(_lock) = self.lock.take() else { return Ok(()) };
         let context = || format!("remove {}", self.path.display());
         remove_tree(&self.path).with_context(context)
     }
