@@ -42,7 +42,7 @@ impl LockedDirectory {
 
     /// Removes the directory, once.
     fn remove(&mut self) -> Result<()> {
-        // Locked until it is gone: another process removes what nobody has locked.
+        // Locked until it is gone: other processes remove directories without a lock.
         let Some(_lock) = self.lock.take() else { return Ok(()) };
         let context = || format!("remove {}", self.path.display());
         remove_tree(&self.path).with_context(context)
