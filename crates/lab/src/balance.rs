@@ -18,7 +18,7 @@ mod tests;
 
 use std::ops::AddAssign;
 
-pub use limits::{MeasuredDisk, limits_of_model};
+pub use limits::{MeasuredDisk, busy_share, limits_of_model};
 pub use search::plan;
 
 /// Relative slack of the highest utilization for fewer and smaller moves.

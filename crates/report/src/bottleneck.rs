@@ -200,35 +200,38 @@ fn without_waiting(counters: &HostCounters, disk: Option<&HostDisk>) -> Answer {
         format!("The hypervisor gave {} of their time to other guests.", format::percent(steal))
     }));
     let top = counters.processes.iter().max_by(|a, b| cpu(a).total_cmp(&cpu(b)));
-    if busy.is_some_and(|busy| busy >= PROCESSORS) {
-        let verdict = "The processors are the bottleneck, not the disks".to_owned();
-        let mut answer = Answer::new(BottleneckKind::Processor, verdict, reasons);
-        answer.process = top.map(HostProcess::label);
-        answer.reasons.extend(top.map(used));
-        return answer;
-    }
-    if let Some(top) = top.filter(|it| cpu(it) >= ONE_PROCESSOR) {
-        let verdict = format!(
+    let are_full = busy.is_some_and(|busy| busy >= PROCESSORS);
+    let limited = top.filter(|it| cpu(it) >= ONE_PROCESSOR);
+    let verdict = match limited {
+        _ if are_full => "The processors are the bottleneck, not the disks".to_owned(),
+        Some(limited) => format!(
             "The disks are not the problem: {} uses a whole processor, which limits it",
-            label(top)
-        );
-        let mut answer = Answer::new(BottleneckKind::Processor, verdict, reasons);
-        answer.process = Some(top.label());
-        answer.reasons.push(used(top));
-        return answer;
-    }
-    let verdict = match (knows_disks(counters), busy) {
-        (false, _) => {
-            let verdict =
-                "Cannot tell: the source has no utilization of disks; record with iostat \
-                           -x 5 60 or larder watch"
-                    .to_owned();
-            return Answer::new(BottleneckKind::Unknown, verdict, reasons);
-        }
-        (true, Some(_)) => "Neither disks nor processors limit the programs",
-        (true, None) => "The disks do not limit the programs; the source does not count processors",
+            label(limited)
+        ),
+        None => return neither(counters, reasons),
     };
-    Answer::new(BottleneckKind::Nothing, verdict.to_owned(), reasons)
+    reasons.extend(top.map(used));
+    let answer = Answer::new(BottleneckKind::Processor, verdict, reasons);
+    Answer { process: top.map(HostProcess::label), ..answer }
+}
+
+/// Returns the answer if neither disks nor processors are busy.
+fn neither(counters: &HostCounters, reasons: Vec<String>) -> Answer {
+    let (kind, verdict) = if !knows_disks(counters) {
+        (
+            BottleneckKind::Unknown,
+            "Cannot tell: the source has no utilization of disks; record with iostat -x 5 60 or \
+             larder watch",
+        )
+    } else if counters.cpu.busy.is_some() {
+        (BottleneckKind::Nothing, "Neither disks nor processors limit the programs")
+    } else {
+        (
+            BottleneckKind::Nothing,
+            "The disks do not limit the programs; the source does not count processors",
+        )
+    };
+    Answer::new(kind, verdict.to_owned(), reasons)
 }
 
 fn cpu(process: &HostProcess) -> f64 {

@@ -43,6 +43,43 @@ pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| as_f64(part) / as_f64(whole))
 }
 
+/// The first, last, smallest and largest of some values.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ValueRange(Option<[f64; 4]>);
+
+impl ValueRange {
+    /// Adds a value, unless it is unknown.
+    pub fn add(&mut self, value: Option<f64>) {
+        let Some(value) = value else { return };
+        let [first, _, min, max] = self.0.unwrap_or([value; 4]);
+        self.0 = Some([first, value, min.min(value), max.max(value)]);
+    }
+
+    /// Returns the first value.
+    #[must_use]
+    pub fn first(self) -> Option<f64> {
+        self.0.map(|it| it[0])
+    }
+
+    /// Returns the last value.
+    #[must_use]
+    pub fn last(self) -> Option<f64> {
+        self.0.map(|it| it[1])
+    }
+
+    /// Returns the smallest value.
+    #[must_use]
+    pub fn min(self) -> Option<f64> {
+        self.0.map(|it| it[2])
+    }
+
+    /// Returns the largest value.
+    #[must_use]
+    pub fn max(self) -> Option<f64> {
+        self.0.map(|it| it[3])
+    }
+}
+
 /// Returns the mean of values; `None` without values.
 #[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
@@ -64,7 +101,18 @@ fn with_head(schema: &str, version: u32, result: &impl serde::Serialize) -> serd
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{ValueRange, share};
+
+    #[test]
+    fn a_range_has_its_ends_in_time_and_in_size() {
+        let mut range = ValueRange::default();
+        assert_eq!((range.first(), range.max()), (None, None));
+        for value in [Some(2.0), None, Some(5.0), Some(1.0)] {
+            range.add(value);
+        }
+        assert_eq!((range.first(), range.last()), (Some(2.0), Some(1.0)));
+        assert_eq!((range.min(), range.max()), (Some(1.0), Some(5.0)));
+    }
 
     #[test]
     fn a_share_of_nothing_is_none() {

@@ -40,7 +40,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let load = |_: &Path| fio(&options).command(disk.path(), env.options.seed);
     let load = Daemon::start("fio", env.dir(), load)?;
     std::thread::sleep(Duration::from_secs(3));
-    let measured = Measured::take(env, &name)?;
+    let measured = Measured::take(env, &name, load.pid())?;
     claims.check("queue/iostats is 0: the disk is not counted", || uncounted(env, &name));
     drop((load, user, group));
     disk.stop()?;
@@ -110,14 +110,14 @@ struct Row {
 }
 
 impl Measured {
-    fn take(env: &Env, disk: &str) -> Result<Measured> {
+    fn take(env: &Env, disk: &str, load: u32) -> Result<Measured> {
         let (larder, seconds) = (&env.larder, SECONDS.to_string());
         let time = format!("{seconds}s");
         let start = |name: &str, command: Command| Daemon::start(name, env.dir(), |_| command);
         let file = env.file("sar.bin");
         let iostat = start("iostat", cmd!("iostat -x -o JSON {seconds} 2"))?;
         let sar = start("sar", cmd!("sar -A -o {file} {seconds} 1"))?;
-        let process = busiest_fio()?;
+        let process = worker_of(load)?;
         let before = Procfs::read(disk, process)?;
         let ours = json_of(cmd!("{larder} advise --live --for {time} --json"))?;
         let after = Procfs::read(disk, process)?;
@@ -276,9 +276,10 @@ impl Procfs {
     }
 }
 
-/// Returns the process of fio that makes the requests: the one with the most bytes read.
-fn busiest_fio() -> Result<u32> {
-    let pids = stdout_of(cmd!("pgrep -x fio"))?;
+/// Returns the child of fio that makes the requests: the one with the most bytes read.
+fn worker_of(fio: u32) -> Result<u32> {
+    let fio = fio.to_string();
+    let pids = stdout_of(cmd!("pgrep -P {fio}"))?;
     let read = |pid: &str| -> Option<(u64, u32)> {
         let io = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
         let bytes = io.lines().find_map(|line| line.strip_prefix("read_bytes: "))?;

@@ -10,7 +10,7 @@ use crate::stack::{Roots, Stack};
 use crate::{device, proc, residency};
 use larder_schema::host_counters::{HostCounters, HostCpu, HostDisk, HostMemory, HostProcess};
 use larder_schema::watch::Disk;
-use larder_schema::{as_f64, format, share};
+use larder_schema::{ValueRange, as_f64, format, share};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -33,18 +33,18 @@ pub struct HostSampler {
     samples: u64,
     processes: Vec<ProcessIo>,
     metadata: Vec<MetadataReading>,
+    /// Bytes that the page cache had written to each disk at the start, by device number.
+    lazy_bytes: BTreeMap<u32, u64>,
     disks_max: BTreeMap<String, DiskMaxima>,
-    cache: CacheSizes,
+    sizes: CacheSizes,
 }
 
-/// All counters at one time, except those of processes.
-#[derive(Debug)]
+/// Counters at one time that each sample reads.
+#[derive(Clone, Debug)]
 struct Moment {
     at: Instant,
     cpu: Option<Cpu>,
     counters: CounterReadings,
-    /// Bytes that the page cache wrote to each disk, by device number.
-    lazy_bytes: BTreeMap<u32, u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,48 +53,35 @@ struct DiskMaxima {
     queue: f64,
 }
 
+/// Sizes in bytes, and a share.
 #[derive(Clone, Copy, Debug, Default)]
 struct CacheSizes {
-    first: Option<f64>,
-    last: Option<f64>,
-    max: Option<f64>,
-    available_min: Option<f64>,
-    paging_file_use: Option<f64>,
-    paging_file_use_max: Option<f64>,
+    cache: ValueRange,
+    available: ValueRange,
+    paging_file_use: ValueRange,
 }
 
 impl CacheSizes {
     fn add(&mut self) {
         let meminfo = proc::meminfo();
-        let cache = crate::memory::cache_bytes(&meminfo).map(as_f64);
-        self.first = self.first.or(cache);
-        self.last = cache;
-        self.max = larger(self.max, cache);
-        let available = meminfo("MemAvailable").map(as_f64);
-        self.available_min = match (self.available_min, available) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        self.cache.add(crate::memory::cache_bytes(&meminfo).map(as_f64));
+        self.available.add(meminfo("MemAvailable").map(as_f64));
         let total = meminfo("SwapTotal").filter(|total| *total > 0);
         let used = |total: u64| share(total.saturating_sub(meminfo("SwapFree")?), total);
-        self.paging_file_use = total.and_then(used);
-        self.paging_file_use_max = larger(self.paging_file_use_max, self.paging_file_use);
-    }
-}
-
-fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.max(b)),
-        (a, b) => a.or(b),
+        self.paging_file_use.add(total.and_then(used));
     }
 }
 
 impl Moment {
     fn now() -> Moment {
         let counters = CounterReadings::now(None);
+        Moment { at: Instant::now(), cpu: Cpu::now(), counters }
+    }
+
+    /// Returns the bytes that the page cache has written to each disk until now.
+    fn lazy_bytes(&self) -> BTreeMap<u32, u64> {
         let lazy = |dev: u32| Some((dev, lazy_bytes(dev)?));
-        let lazy_bytes = counters.disks.iter().filter_map(|(dev, _)| lazy(*dev)).collect();
-        Moment { at: Instant::now(), cpu: Cpu::now(), counters, lazy_bytes }
+        self.counters.disks.iter().filter_map(|(dev, _)| lazy(*dev)).collect()
     }
 
     /// Returns the number of the disk with a name.
@@ -108,16 +95,18 @@ impl HostSampler {
     #[must_use]
     pub fn start() -> HostSampler {
         let processes = processes::all();
-        let mut cache = CacheSizes::default();
-        cache.add();
+        let mut sizes = CacheSizes::default();
+        sizes.add();
+        let begin = Moment::now();
         HostSampler {
-            begin: Moment::now(),
-            last: Moment::now(),
+            last: begin.clone(),
             samples: 0,
             processes,
             metadata: metadata_caches::read(),
+            lazy_bytes: begin.lazy_bytes(),
             disks_max: BTreeMap::new(),
-            cache,
+            sizes,
+            begin,
         }
     }
 
@@ -133,7 +122,7 @@ impl HostSampler {
             max.busy = max.busy.max((as_f64(disk.busy_ms) / 1000.0 / seconds).min(1.0));
             max.queue = max.queue.max(as_f64(disk.queue_ms) / 1000.0 / seconds);
         }
-        self.cache.add();
+        self.sizes.add();
         self.samples += 1;
         self.last = now;
     }
@@ -179,13 +168,14 @@ impl HostSampler {
     }
 
     fn disks(&self, disks: Vec<Disk>, seconds: f64) -> Vec<HostDisk> {
+        let lazy_bytes = self.last.lazy_bytes();
         let is_whole = |disk: &Disk| Path::new("/sys/block").join(&disk.name).exists();
         let disk = |disk: Disk| {
             let max = self.disks_max.get(&disk.name).copied().unwrap_or_default();
             let number = self.last.number_of(&disk.name);
             let lazy = number.and_then(|dev| {
-                let now = *self.last.lazy_bytes.get(&dev)?;
-                Some(as_f64(now.saturating_sub(*self.begin.lazy_bytes.get(&dev)?)) / seconds)
+                let before = *self.lazy_bytes.get(&dev)?;
+                Some(as_f64(lazy_bytes.get(&dev)?.saturating_sub(before)) / seconds)
             });
             let stack = number
                 .and_then(|dev| Stack::of_file_system(&Roots::default(), device::decode(dev)).ok());
@@ -212,12 +202,12 @@ impl HostSampler {
         let page_bytes = as_f64(residency::page_bytes());
         let memory = self.last.counters.memory_since(&self.begin.counters);
         HostMemory {
-            available_min_bytes: self.cache.available_min,
-            cache_first_bytes: self.cache.first,
-            cache_last_bytes: self.cache.last,
-            cache_max_bytes: self.cache.max,
-            paging_file_use: self.cache.paging_file_use,
-            paging_file_use_max: self.cache.paging_file_use_max,
+            available_min_bytes: self.sizes.available.min(),
+            cache_first_bytes: self.sizes.cache.first(),
+            cache_last_bytes: self.sizes.cache.last(),
+            cache_max_bytes: self.sizes.cache.max(),
+            paging_file_use: self.sizes.paging_file_use.last(),
+            paging_file_use_max: self.sizes.paging_file_use.max(),
             pages_per_s: Some(since("pswpin") + since("pswpout")),
             lazy_flushes_per_s: None,
             lazy_pages_per_s: Some(since("nr_written")),
@@ -234,19 +224,22 @@ impl HostSampler {
     /// that could not be inspected.
     fn processes(&self, seconds: f64, ticks: Option<f64>) -> (Vec<HostProcess>, usize, usize) {
         let now = processes::all();
-        let (mut found, mut ended) = (Vec::new(), 0);
-        for before in &self.processes {
-            let same = now.iter().find(|it| it.pid == before.pid && it.identity == before.identity);
-            let Some(after) = same else {
-                ended += 1;
-                continue;
+        let before: BTreeMap<u32, &ProcessIo> =
+            self.processes.iter().map(|it| (it.pid, it)).collect();
+        let (mut found, mut lived_on) = (Vec::new(), 0);
+        for after in &now {
+            let same = before.get(&after.pid).filter(|it| it.identity == after.identity);
+            lived_on += usize::from(same.is_some());
+            let started;
+            let earlier = if let Some(same) = same {
+                same
+            } else {
+                started = without_counts(after);
+                &started
             };
-            found.push(host_process(before, after, seconds, ticks));
+            found.push(host_process(earlier, after, seconds, ticks));
         }
-        let known = |it: &&ProcessIo| self.processes.iter().any(|old| old.identity == it.identity);
-        for new in now.iter().filter(|it| !known(it)) {
-            found.push(host_process(&without_counts(new), new, seconds, ticks));
-        }
+        let ended = before.len() - lived_on;
         found.retain(|it| it.pid != Some(std::process::id()));
         let weight = |it: &HostProcess| {
             let disk =

@@ -16,6 +16,13 @@ const PATTERN_TIME: Duration = Duration::from_secs(20);
 /// Minimum number of requests of which a service time is made.
 const REQUESTS_MIN: u64 = 50;
 
+/// Returns the share of the time for which a load keeps a disk with these limits busy, or the
+/// seconds of one request.
+#[must_use]
+pub fn busy_share(limits: &[DiskLoad], load: &DiskLoad) -> f64 {
+    limits.iter().map(|limit| limit.cost_of(load)).fold(0.0, f64::max)
+}
+
 /// Returns the limits of a model of a device of `bytes` bytes.
 ///
 /// A device with rates has a limit for each rate, and one for the operations in service. Any other

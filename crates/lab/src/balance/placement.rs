@@ -1,6 +1,6 @@
 //! An assignment of items to file systems, with the utilization of each disk.
 
-use super::{BalanceProblem, DiskLoad, DiskUse, UTILIZATION_MAX, mean_response};
+use super::{BalanceProblem, DiskLoad, DiskUse, UTILIZATION_MAX, busy_share, mean_response};
 use std::cmp::Ordering;
 
 /// Differences of utilization below this are none.
@@ -90,8 +90,7 @@ impl<'a> Placement<'a> {
     }
 
     fn utilization(&self, disk: usize) -> f64 {
-        let limits = &self.problem.disks[disk].limits;
-        limits.iter().map(|limit| limit.cost_of(&self.load[disk])).fold(0.0, f64::max)
+        busy_share(&self.problem.disks[disk].limits, &self.load[disk])
     }
 
     /// Returns the disk with the highest utilization.
@@ -110,8 +109,7 @@ impl<'a> Placement<'a> {
             return 0.0;
         };
         let load = self.problem.items[item].load.scaled(*read, *write);
-        let limits = &self.problem.disks[disk].limits;
-        limits.iter().map(|limit| limit.cost_of(&load)).fold(0.0, f64::max)
+        busy_share(&self.problem.disks[disk].limits, &load)
     }
 
     pub(super) fn uses(&self) -> Vec<DiskUse> {

@@ -1,6 +1,7 @@
 //! Sums over the reports of iostat or sar.
 
 use crate::escape;
+use larder_schema::ValueRange;
 use larder_schema::host_counters::{HostCounters, HostCpu, HostDisk, HostMemory};
 use std::collections::BTreeMap;
 
@@ -21,8 +22,7 @@ struct Sum(Option<(f64, f64, f64)>);
 
 impl Sum {
     fn add(&mut self, value: Option<f64>) {
-        // Negative values come from counters that wrapped around.
-        let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) else { return };
+        let Some(value) = possible(value) else { return };
         let (sum, max, count) = self.0.unwrap_or_default();
         self.0 = Some((sum + value, f64::max(max, value), count + 1.0));
     }
@@ -40,16 +40,9 @@ impl Sum {
     }
 }
 
-/// The first, last, smallest and largest value.
-#[derive(Clone, Copy, Debug, Default)]
-struct Range(Option<(f64, f64, f64, f64)>);
-
-impl Range {
-    fn add(&mut self, value: Option<f64>) {
-        let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) else { return };
-        let (first, _, min, max) = self.0.unwrap_or((value, value, value, value));
-        self.0 = Some((first, value, min.min(value), max.max(value)));
-    }
+/// Leaves out negative values, which come from counters that wrapped around, and infinite ones.
+fn possible(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite() && *value >= 0.0)
 }
 
 #[derive(Clone, Debug, Default)]
@@ -77,9 +70,9 @@ struct Sums {
     steal: Sum,
     /// Disks that are left out: too many, or with impossible names.
     omitted_disks: u64,
-    available: Range,
-    cache: Range,
-    paging_file: Range,
+    available: ValueRange,
+    cache: ValueRange,
+    paging_file: ValueRange,
     pages: Sum,
 }
 
@@ -179,10 +172,10 @@ impl Samples {
         let sums = self.sums();
         let cached = any(&["kbcached", "cached"]);
         let cache = cached.map(|it| it + any(&["kbbuffers", "buffers"]).unwrap_or(0.0));
-        sums.cache.add(cache.map(|kib| kib * KIB));
-        sums.available.add(any(&["kbavail", "avail"]).map(|kib| kib * KIB));
+        sums.cache.add(possible(cache.map(|kib| kib * KIB)));
+        sums.available.add(possible(any(&["kbavail", "avail"]).map(|kib| kib * KIB)));
         let used = any(&["%swpused", "swpused-percent"]);
-        sums.paging_file.add(used.map(|percent| percent / 100.0));
+        sums.paging_file.add(possible(used.map(|percent| percent / 100.0)));
         let (into, out) = (any(&["pswpin/s", "pswpin"]), any(&["pswpout/s", "pswpout"]));
         sums.pages.add(into.zip(out).map(|(into, out)| into + out));
     }
@@ -252,12 +245,12 @@ impl Samples {
 impl Sums {
     fn memory(&self) -> HostMemory {
         HostMemory {
-            available_min_bytes: self.available.0.map(|it| it.2),
-            cache_first_bytes: self.cache.0.map(|it| it.0),
-            cache_last_bytes: self.cache.0.map(|it| it.1),
-            cache_max_bytes: self.cache.0.map(|it| it.3),
-            paging_file_use: self.paging_file.0.map(|it| it.1),
-            paging_file_use_max: self.paging_file.0.map(|it| it.3),
+            available_min_bytes: self.available.min(),
+            cache_first_bytes: self.cache.first(),
+            cache_last_bytes: self.cache.last(),
+            cache_max_bytes: self.cache.max(),
+            paging_file_use: self.paging_file.last(),
+            paging_file_use_max: self.paging_file.max(),
             pages_per_s: self.pages.mean(),
             ..HostMemory::default()
         }

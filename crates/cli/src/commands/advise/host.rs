@@ -6,7 +6,7 @@ use crate::commands::store_model;
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
 use larder_host::watch::HostSampler;
-use larder_lab::balance::{DiskLoad, limits_of_model};
+use larder_lab::balance::{DiskLoad, busy_share, limits_of_model};
 use larder_lab::model::StoreModel;
 use larder_report::bottleneck::{expected_by_kind, judge};
 use larder_report::{escape, host_counters, perfmon, system_activity};
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 const LIVE: Duration = Duration::from_secs(10);
 /// Length of a sample.
 const SAMPLE: Duration = Duration::from_secs(1);
+/// Maximum time until Ctrl-C ends the sampling.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Capacity of the device of a model, which bounds its seeks.
 const DEVICE_BYTES: u64 = 1 << 40;
 
@@ -49,8 +51,6 @@ pub(super) fn bottleneck(arguments: &AdviseArgs) -> Result<Option<Bottleneck>> {
 /// Returns the service times of a model for requests of the lengths of a disk.
 fn expected_of(model: &StoreModel, disk: &HostDisk) -> ExpectedDisk {
     let limits = limits_of_model(model, DEVICE_BYTES);
-    let seconds =
-        |load: &DiskLoad| limits.iter().map(|limit| limit.cost_of(load)).fold(0.0, f64::max);
     let bytes = |each: Option<f64>| each.or(disk.bytes_per_request()).unwrap_or(0.0);
     let none = DiskLoad::default();
     let read = DiskLoad { reads: 1.0, read_bytes: bytes(disk.bytes_per_read()), ..none };
@@ -58,8 +58,8 @@ fn expected_of(model: &StoreModel, disk: &HostDisk) -> ExpectedDisk {
     ExpectedDisk {
         disk: Some(disk.disk.clone()),
         model: model.name().into_owned(),
-        read_s: seconds(&read),
-        write_s: seconds(&write),
+        read_s: busy_share(&limits, &read),
+        write_s: busy_share(&limits, &write),
     }
 }
 
@@ -72,16 +72,15 @@ fn live(arguments: &AdviseArgs) -> Result<HostCounters> {
         eprintln!("sampling this machine for {} s (Ctrl-C: stop and report now)", length.as_secs());
     }
     let mut sampler = HostSampler::start();
-    let started = Instant::now();
+    let (started, mut next) = (Instant::now(), SAMPLE);
     while started.elapsed() < length && !stop.flag().load(Ordering::Acquire) {
-        let mut left = SAMPLE.min(length.saturating_sub(started.elapsed()));
-        while !left.is_zero() && !stop.flag().load(Ordering::Acquire) {
-            let part = left.min(Duration::from_millis(50));
-            std::thread::sleep(part);
-            left -= part;
+        std::thread::sleep(PAUSE.min(length.saturating_sub(started.elapsed())));
+        if started.elapsed() >= next {
+            sampler.step();
+            next += SAMPLE;
         }
-        sampler.step();
     }
+    sampler.step();
     Ok(sampler.counters())
 }
 

@@ -13,6 +13,7 @@ use larder_host::move_checks::{
 };
 use larder_lab::balance::{
     self, BalanceProblem, BalancedDisk, DiskLoad, DiskUse, MovePlan, PlacedItem, PlannedMove,
+    busy_share,
 };
 use larder_report::balance::nanoseconds;
 use larder_report::escape;
@@ -120,17 +121,12 @@ fn problem(
     }
 }
 
-/// Returns the share of the time for which a load keeps a disk busy.
-fn cost(limits: &[DiskLoad], load: &DiskLoad) -> f64 {
-    limits.iter().map(|limit| limit.cost_of(load)).fold(0.0, f64::max)
-}
-
 /// Returns the disk of a file system that a load keeps most busy, and for which share of the time.
 fn busiest_share(inventory: &Inventory, place: usize, load: &DiskLoad) -> (String, f64) {
     let shares = &inventory.places[place].balanced.shares;
     let costs = shares.iter().map(|&(disk, read, write)| {
         let disk = &inventory.disks[disk];
-        (disk.name.clone(), cost(&disk.limits, &load.scaled(read, write)))
+        (disk.name.clone(), busy_share(&disk.limits, &load.scaled(read, write)))
     });
     let higher = |a: (String, f64), b: (String, f64)| if b.1 > a.1 { b } else { a };
     costs.reduce(higher).unwrap_or_default()
@@ -173,7 +169,7 @@ fn disks(inventory: &Inventory, problem: &BalanceProblem, plan: &MovePlan) -> Ve
             file_systems: on_it.clone().map(|place| place.name.clone()).collect(),
             stacks: on_it.filter_map(|it| Some(it.stack.as_ref()?.describe())).collect(),
             service: disk.service.clone(),
-            unattributed_utilization: cost(&balanced.limits, &balanced.fixed),
+            unattributed_utilization: busy_share(&balanced.limits, &balanced.fixed),
             before: usage(plan.before.get(number)),
             after: usage(plan.after.get(number)),
         }
