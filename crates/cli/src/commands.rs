@@ -8,6 +8,7 @@ pub(crate) mod compare;
 pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod docs;
+pub(crate) mod frag;
 pub(crate) mod help;
 pub(crate) mod lab;
 pub(crate) mod load;

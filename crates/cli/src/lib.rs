@@ -91,6 +91,11 @@ enum Command {
     /// The plan has the fewest and smallest moves of files that minimize the highest utilization,
     /// with checks. --script writes it as a shell script; larder moves nothing.
     Balance(Box<commands::balance::BalanceArgs>),
+    /// Show fragments of files and free space, and their cost.
+    ///
+    /// The cost is that of recorded requests on a model of the device, with the files as they lie
+    /// and contiguous. Nothing is changed.
+    Frag(Box<commands::frag::FragArgs>),
     /// Repeat published experiments on modeled machines.
     Lab(commands::lab::LabArgs),
     /// List models of devices, fit one to a device, and check it.
@@ -204,6 +209,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
         Command::Advise(arguments) => succeed(commands::advise::run(&arguments)),
         Command::Balance(arguments) => succeed(commands::balance::run(&arguments)),
+        Command::Frag(arguments) => succeed(commands::frag::run(&arguments)),
         Command::Lab(arguments) => succeed(commands::lab::run(&arguments)),
         Command::Model(arguments) => succeed(commands::model::run(&arguments)),
         Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),

@@ -1,10 +1,12 @@
 //! Physical location of a file's data: FIEMAP (Documentation/filesystems/fiemap.rst of Linux).
 //!
 //! Invariants: the kernel writes a file back before it maps it, so delayed allocations have a
-//! location; an extent without a known location is an error, never a guess. Offsets and lengths are
+//! location, unless the caller does not want that; an extent without a known location is an error
+//! or has flags that say so, never a guess. Offsets and lengths are
 //! bytes.
 
 use crate::syscall;
+use larder_schema::fragmentation::FileExtent;
 use std::fs::File;
 use std::io;
 
@@ -33,39 +35,52 @@ pub enum ExtentsError {
     Unplaced(u64),
 }
 
-/// `FIEMAP_EXTENT_LAST` (include/uapi/linux/fiemap.h).
-const LAST: u32 = 0x1;
-/// `FIEMAP_EXTENT_` with `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_ENCRYPTED`, `NOT_ALIGNED`,
-/// `DATA_INLINE` and `DATA_TAIL`: the physical offset does not locate the bytes on the disk.
-const UNPLACED: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
+/// `FIEMAP_EXTENT_DATA_ENCRYPTED` and `FIEMAP_EXTENT_NOT_ALIGNED`.
+const ENCRYPTED_OR_UNALIGNED: u32 = 0x80 | 0x100;
 
 /// Returns the extents of a file in file order, as the file system records them.
 ///
 /// # Errors
 /// The file system does not support FIEMAP or cannot map the file.
 pub fn of(file: &File) -> Result<Vec<Extent>, ExtentsError> {
+    let located = |extent: FileExtent| {
+        let is_elsewhere = extent.has(FileExtent::ENCODED | ENCRYPTED_OR_UNALIGNED);
+        if is_elsewhere || !extent.is_placed() {
+            return Err(ExtentsError::Unplaced(extent.logical));
+        }
+        let FileExtent { logical, physical, bytes: len, .. } = extent;
+        Ok(Extent { logical, physical, len })
+    };
+    recorded(file, true)?.into_iter().map(located).collect()
+}
+
+/// Returns the extents of a file in file order, with their flags. With `sync` the kernel writes the
+/// file back first; without it, extents can be delayed, and nothing changes.
+///
+/// # Errors
+/// The file system does not support FIEMAP or cannot map the file.
+pub fn recorded(file: &File, sync: bool) -> Result<Vec<FileExtent>, ExtentsError> {
     let mut found = Vec::new();
     let mut start = 0;
     loop {
-        let (raw, count) = syscall::fiemap(file, start).map_err(|error| {
+        let (raw, count) = syscall::fiemap(file, start, sync).map_err(|error| {
             let unknown = [libc::EOPNOTSUPP, libc::ENOTTY];
             match error.raw_os_error() {
                 Some(code) if unknown.contains(&code) => ExtentsError::NoFiemap,
                 _ => ExtentsError::Failed(error),
             }
         })?;
-        for extent in &raw[..count] {
-            if extent.flags & UNPLACED != 0 {
-                return Err(ExtentsError::Unplaced(extent.logical));
-            }
-            let (logical, physical, len) = (extent.logical, extent.physical, extent.length);
-            found.push(Extent { logical, physical, len });
-            start = logical.saturating_add(len);
-        }
-        let is_last = raw[..count].last().is_none_or(|extent| extent.flags & LAST != 0);
-        if is_last {
+        found.extend(raw[..count].iter().map(|extent| FileExtent {
+            logical: extent.logical,
+            physical: extent.physical,
+            bytes: extent.length,
+            flags: extent.flags,
+        }));
+        let Some(last) = found.last().filter(|last| count > 0 && !last.has(FileExtent::LAST))
+        else {
             return Ok(found);
-        }
+        };
+        start = last.logical_end();
     }
 }
 

@@ -7,7 +7,8 @@
 //! * [`mounts`], [`disk`], [`space`]: mount, disk and free space of a path.
 //! * [`move_checks`]: obstacles to the move of a file to another file system.
 //! * [`holders`]: processes and devices that prevent the unmount of a directory.
-//! * [`extents`]: physical location of a file.
+//! * [`extents`]: physical location of a file; [`free_runs`]: free space of its file system.
+//! * [`file_walk`]: all files of a directory tree, in parallel.
 //! * [`memory`]: available memory, and the order of the OOM killer.
 //! * [`foreign_file`], [`process_identity`]: identities of files that other processes have open,
 //!   and of processes.
@@ -39,7 +40,9 @@ mod device;
 pub mod disk;
 pub mod disk_counters;
 pub mod extents;
+pub mod file_walk;
 pub mod foreign_file;
+pub mod free_runs;
 pub mod holders;
 mod inspect;
 pub mod inspector;

@@ -76,6 +76,13 @@ impl Mount {
         device::decode(self.device)
     }
 
+    /// Returns the length of its block device; `None` if it is on none, or on several.
+    #[must_use]
+    pub fn device_bytes(&self) -> Option<u64> {
+        let sectors: u64 = proc::read(device::in_sysfs(self.device).join("size"))?.parse().ok()?;
+        Some(sectors.saturating_mul(512))
+    }
+
     /// Returns true if the file system keeps its files in memory, so that their pages cannot be
     /// dropped.
     #[must_use]

@@ -1,5 +1,5 @@
 //! System calls that neither the standard library nor rustix wraps: cachestat(2), mincore(2) on a
-//! mapping of a file, the ioctl(2) FIEMAP, the generation of an XFS inode, `open_by_handle_at(2)`,
+//! mapping of a file, the ioctl(2) FIEMAP and GETFSMAP, the generation of an XFS inode, `open_by_handle_at(2)`,
 //! fanotify(7), kcmp(2), control of loop devices, scheduling policy and I/O priority of a thread.
 //!
 //! The only `unsafe` code of this crate. Invariants: every pointer passed to the kernel refers to
@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "system calls take pointers")]
 
 pub(crate) mod bpf;
+pub(crate) mod space_map;
 
 use rustix::ioctl::{self, Opcode, Updater, opcode};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -163,17 +164,19 @@ const FIEMAP: Opcode = opcode::read_write::<FiemapHeader>(b'f', 11);
 /// `FIEMAP_FLAG_SYNC`: the kernel writes the file back first.
 const FIEMAP_SYNC: u32 = 0x1;
 
-/// Returns the first extents of a file from byte `start` on, and their number. Fails with
-/// `EOPNOTSUPP` or `ENOTTY` if the file system does not support the call.
+/// Returns the first extents of a file from byte `start` on, and their number. With `sync` the
+/// kernel writes the file back first. Fails with `EOPNOTSUPP` or `ENOTTY` if the file system does
+/// not support the call.
 pub(crate) fn fiemap(
     file: &File,
     start: u64,
+    sync: bool,
 ) -> io::Result<([FiemapExtent; FIEMAP_EXTENTS], usize)> {
     let extent_count = u32::try_from(FIEMAP_EXTENTS).expect("a small number");
     let header = FiemapHeader {
         start,
         length: u64::MAX - start,
-        flags: FIEMAP_SYNC,
+        flags: if sync { FIEMAP_SYNC } else { 0 },
         extent_count,
         ..FiemapHeader::default()
     };

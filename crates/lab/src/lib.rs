@@ -11,6 +11,7 @@
 //! * [`mod@bench`]: the benchmark runner, which runs workloads on a machine so that their results
 //!   are valid.
 //! * [`balance`]: moves of files that balance the load of disks.
+//! * [`fragmentation`]: the cost of fragmented files for requests to them.
 //! * [`load`]: a load on an export that verifies what it reads, and a check after a crash.
 //! * [`connection`]: the connections of a load and of a replay.
 //! * [`locked_path`]: locked files and directories of a benchmark, and the removal of those of
@@ -37,6 +38,7 @@ pub mod connection;
 pub mod experiment;
 pub mod file_system;
 pub mod fitted;
+pub mod fragmentation;
 pub mod inputs;
 pub mod load;
 pub mod locked_path;

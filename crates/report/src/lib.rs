@@ -19,6 +19,7 @@ mod doubts;
 pub mod escape;
 pub mod experiment;
 pub mod findings;
+pub mod fragmentation;
 pub mod host_counters;
 pub mod lines;
 pub mod measured;

@@ -238,6 +238,18 @@ pub(crate) fn key(lines: &[(String, String)]) -> String {
     format!("<p class=\"keys\">{}</p>\n", lines.iter().map(entry).collect::<String>())
 }
 
+/// Returns the key of areas: the class of each, and its name, which is escaped.
+pub(crate) fn area_key(areas: &[(&str, &str)]) -> String {
+    let entry = |(class, name): &(&str, &str)| {
+        format!(
+            "<span class=\"entry\"><svg class=\"area\" width=\"14\" height=\"14\" \
+             aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"14\"/></svg>{}</span> ",
+            prose(name)
+        )
+    };
+    format!("<p class=\"keys\">{}</p>\n", areas.iter().map(entry).collect::<String>())
+}
+
 /// Returns content that scrolls on its own if the screen is too narrow for it, also by keyboard.
 pub(crate) fn scrolling(label: &str, content: &str) -> String {
     format!(

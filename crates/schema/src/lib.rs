@@ -14,6 +14,7 @@ pub mod control;
 pub mod curve;
 pub mod experiment;
 pub mod format;
+pub mod fragmentation;
 pub mod host_counters;
 pub mod measured;
 pub mod model;

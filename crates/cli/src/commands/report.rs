@@ -144,6 +144,11 @@ pub(crate) fn page_or_json() -> impl TypedValueParser<Value = OutputFile> {
     result_file(".html or .json", &[Format::Html, Format::Json])
 }
 
+/// As [`page_or_json`], with CSV.
+pub(crate) fn page_json_or_csv() -> impl TypedValueParser<Value = OutputFile> {
+    result_file(".html, .json or .csv", &[Format::Html, Format::Json, Format::Csv])
+}
+
 /// As [`page_or_json`], for all formats.
 pub(crate) fn any_format() -> impl TypedValueParser<Value = OutputFile> {
     result_file(".html, .json, .csv or .txt", Format::value_variants())
@@ -169,11 +174,16 @@ pub(crate) fn write_result(
     page: impl FnOnce() -> String,
     json: impl FnOnce() -> String,
 ) -> Result<()> {
-    let text = match Format::from_extension(file) {
-        Some(Format::Html) => page(),
+    write_formatted(file, |format| match format {
+        Format::Html => page(),
         _ => json(),
-    };
-    output::write_atomically(file, &text)
+    })
+}
+
+/// Writes a result into a file in the format of its extension; JSON, if it has none.
+fn write_formatted(file: &Path, text: impl FnOnce(Format) -> String) -> Result<()> {
+    let format = Format::from_extension(file).unwrap_or(Format::Json);
+    output::write_atomically(file, &text(format))
 }
 
 /// Prints a result, and writes it into a file, if there is one. Returns the result of printing: a
@@ -185,15 +195,37 @@ pub(crate) fn print_and_write(
     page: impl FnOnce() -> String,
     json: impl Fn() -> String,
 ) -> Result<io::Result<()>> {
-    let text = match format {
-        TextOrJson::Text => text(),
-        TextOrJson::Json => json(),
-    };
-    let printed = output::stdout().write_all(text.as_bytes());
+    let printed = print(format, text, &json);
     if let Some(file) = file {
         write_result(file, page, json)?;
     }
     Ok(printed)
+}
+
+/// As [`print_and_write`], with a file in any format that `formatted` returns.
+pub(crate) fn print_result(
+    format: TextOrJson,
+    file: Option<&OutputFile>,
+    text: impl FnOnce() -> String,
+    formatted: impl Fn(Format) -> String,
+) -> Result<io::Result<()>> {
+    let printed = print(format, text, || formatted(Format::Json));
+    if let Some(file) = file {
+        write_formatted(file, formatted)?;
+    }
+    Ok(printed)
+}
+
+fn print(
+    format: TextOrJson,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> String,
+) -> io::Result<()> {
+    let text = match format {
+        TextOrJson::Text => text(),
+        TextOrJson::Json => json(),
+    };
+    output::stdout().write_all(text.as_bytes())
 }
 
 pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {

@@ -35,14 +35,21 @@ is_of_root() {
 
 is_moved() { [ -e "$STATE/$N.moved" ]; }
 
-# Prints a file system path that a process has open, maps or works in, at or below $1.
+# Prints a link of /proc by which a process has $1 open or mapped; for a directory, also one to what
+# matches $2 or is below it. Threads may have descriptors of their own.
 first_use() {
-  { find -L /proc/[0-9]*/fd /proc/[0-9]*/map_files -maxdepth 1 -samefile "$1" -print -quit
-    [ "$KIND" = file ] || find /proc/[0-9]*/fd /proc/[0-9]*/map_files /proc/[0-9]*/cwd \
-      /proc/[0-9]*/root /proc/[0-9]*/exe -maxdepth 1 \( -lname "$2/*" -o -lname "$2" \) \
-      -print -quit
-  } 2> /dev/null | head -n 1
+  local found files=(/proc/[0-9]*/task/[0-9]*/fd /proc/[0-9]*/map_files)
+  found=$(printf '%s\0' "${files[@]}" | SAME=$1 search '-L "$@" -maxdepth 1 -samefile "$SAME"') &&
+    { [ -n "$found" ] || [ "$KIND" = file ] ||
+      found=$(printf '%s\0' "${files[@]}" /proc/[0-9]*/{cwd,root,exe} |
+        BELOW=$2 search '"$@" -maxdepth 1 \( -lname "$BELOW/*" -o -lname "$BELOW" \)'); } ||
+    found="unknown, since the processes could not be searched"
+  printf '%s\n' "$found" | head -n 1
 }
+
+# Runs find on the paths of standard input, as many at a time as a program may have arguments. It is
+# no error if processes end meanwhile; it is one if find does not run.
+search() { xargs -0 -r sh -c "find $1 -print -quit 2> /dev/null; [ \$? -le 1 ]" sh; }
 
 # Fails if a mount or a loop device is on $FROM or below it.
 check_mounts() {
@@ -197,6 +204,30 @@ copy() {
     ( enter "$2" && tar -x -p --same-owner --numeric-owner "${WITH_ATTRIBUTES[@]}" -f - )
 }
 
+# Prints a line for each entry of $2 in a directory with the time of its last change; for $2 itself
+# that of its content, since another name changes its status.
+stamps() {
+  ( enter "$1" || exit
+    find "./$2" -maxdepth 0 -printf '%i %s %T@\0'
+    find "./$2" -xdev -mindepth 1 -printf '%i %s %C@ %P\0' | sort -z )
+}
+
+# Prints a link by which a process uses the original. Below a mount its path is that of the copy.
+first_use_of_original() {
+  [ "$LINK" = bind ] || first_use "$OLD_DIRECTORY/$BEFORE" "$PATTERN.larder-before"
+}
+
+# Fails if the original was changed after its copy began: a program had it open.
+original_is_unchanged() {
+  if [ "$LINK" = symlink ]; then
+    stamps "$OLD_DIRECTORY" "$BEFORE"
+  else
+    mkdir -p -- "$STATE/below" && mount --bind -- "$OLD_DIRECTORY" "$STATE/below" || return
+    stamps "$STATE/below" "$NAME"
+    umount -- "$STATE/below"
+  fi | cmp -s -- "$STATE/$N.stamps" -
+}
+
 # Prints the identity of $NAME in a directory.
 identity() { ( enter "$1" && stat -c %d:%i -- "./$NAME" ); }
 
@@ -240,7 +271,8 @@ replace() {
   fi
   ( enter "$OLD_DIRECTORY" && [ "$(stat -c %d:%i -- "./$NAME")" = "$FILE_ID" ] || exit
     if [ "$KIND" = file ]; then
-      ln -T -- "./$NAME" "./$BEFORE" && ln -s -T -- "$TO" "./$NEW" && mv -T -- "./$NEW" "./$NAME"
+      ln -T -- "./$NAME" "./$BEFORE" || exit
+      ln -s -T -- "$TO" "./$NEW" && mv -T -- "./$NEW" "./$NAME" || { rm -f -- "./$BEFORE"; exit 1; }
     else
       mv -T -- "./$NAME" "./$BEFORE" || exit
       ln -s -T -- "$TO" "./$NAME" || { mv -T -- "./$BEFORE" "./$NAME"; exit 1; }
@@ -260,7 +292,7 @@ make_move() {
   IS_PLACED=
   say "move $N: copying"
   ( enter "$TARGET" && rm -rf -- ./.larder-balance && mkdir -m 700 -- ./.larder-balance ) || exit 1
-  if ! copy "$OLD_DIRECTORY" "$STAGE" "$NAME" || ! sync -f -- "$STAGE" ||
+  if ! stamps "$OLD_DIRECTORY" "$NAME" > "$STATE/$N.stamps" || ! copy "$OLD_DIRECTORY" "$STAGE" "$NAME" || ! sync -f -- "$STAGE" ||
     ! same "$OLD_DIRECTORY" "$STAGE"; then
     abandon "the copy differs or is incomplete"
   fi
@@ -269,6 +301,12 @@ make_move() {
   mv -- "$STATE/$N.new-sum" "$STATE/$N.sum" && place ||
     abandon "the copy could not be moved to its place"
   replace || abandon "the old path could not be replaced"
+  changed=
+  if ! original_is_unchanged || [ -n "$(first_use_of_original)" ]; then
+    bring_back && abandon "a program used it meanwhile"
+    say "move $N: stop: a program used it meanwhile, and it could not be brought back" >&2
+    exit 1
+  fi
   printf '%s' "$COPY_ID" > "$STATE/$N.moved"
   rmdir -- "$STAGE"
   say "move $N: done"
@@ -321,13 +359,17 @@ verify() {
 
 undo_move() {
   use "$@"
-  if ! is_moved; then return; fi
+  if ! is_moved; then say "move $N: not made, or finished"; return; fi
   used=$(first_use "$TO" "$TO_PATTERN")
   if [ -n "$used" ]; then
     say "move $N: stop: a process has it open ($used): stop it" >&2
     exit 1
   fi
   if is_unchanged; then changed=; else changed=1; fi
+  if [ -n "$changed" ] && ! original_is_unchanged; then
+    say "move $N: stop: programs have changed both the original and its copy: compare them" >&2
+    exit 1
+  fi
   if ! bring_back; then
     say "move $N: stop: it could not be brought back" >&2
     exit 1
@@ -388,6 +430,10 @@ clear_place() {
 
 finish_move() {
   use "$@"
+  if ! original_is_unchanged; then
+    say "move $N: stop: a program has changed the original since it was copied: undo the move" >&2
+    exit 1
+  fi
   if [ "$LINK" = symlink ]; then
     remove "$OLD_DIRECTORY" "$BEFORE" "$FILE_ID" && return
     say "move $N: stop: $(printf %q "$FROM.larder-before") is not the original, and was kept" >&2

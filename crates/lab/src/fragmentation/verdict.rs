@@ -1,0 +1,71 @@
+//! The answer: whether contiguous files would be faster, and why.
+
+use larder_report::escape;
+use larder_schema::fragmentation::{
+    FragmentationCost, FragmentationVerdict, RequestsFrom, ScanTotals, VerdictKind,
+};
+use larder_schema::{as_f64, format};
+
+/// Minimum share of the time that contiguous files must save: less is within the noise of
+/// measurements, and within the error of the models.
+pub const NOISE: f64 = 0.05;
+
+/// Returns the answer for files, and the cost of their requests. `path` is that of the files, as a
+/// word of a shell.
+#[must_use]
+pub fn verdict(
+    scan: &ScanTotals,
+    cost: Option<&FragmentationCost>,
+    path: &str,
+) -> FragmentationVerdict {
+    let answer = |kind, reason| FragmentationVerdict { kind, reason, commands: Vec::new() };
+    if scan.fragmented == 0 {
+        let reason = "no file has more than one fragment: nothing to gain".to_owned();
+        return answer(VerdictKind::NotFragmented, reason);
+    }
+    let Some(cost) = cost.filter(|cost| cost.device_requests > 0) else {
+        let reason = match cost {
+            Some(cost) if cost.cached_requests > 0 => {
+                "the cache served all requests: nothing to gain".to_owned()
+            }
+            _ => "no request reaches the scanned files on the device: nothing to gain".to_owned(),
+        };
+        return answer(VerdictKind::NotWorthIt, reason);
+    };
+    let share = format::percent(cost.crossing_share());
+    let requests = match cost.from {
+        RequestsFrom::OneRead => "reads of whole files",
+        RequestsFrom::Trace | RequestsFrom::Record => "requests",
+    };
+    let device = escape::text(&cost.device);
+    if cost.gain() >= NOISE {
+        let ratio = cost.now.seconds / cost.contiguous.seconds;
+        let reason = format!(
+            "{share} of the {requests} cross the end of a fragment: expect {ratio:.2}x as many \
+             requests/s from contiguous files on {device}"
+        );
+        let mut found = answer(VerdictKind::Repair, reason);
+        found.commands = vec![format!("larder frag repair {path}")];
+        return found;
+    }
+    let reason = if cost.crossing_requests == 0 {
+        format!("no request crosses the end of a fragment: contiguous files gain {}", gain(cost))
+    } else {
+        // The time of one request more, at the depth of the run.
+        let saved = (cost.now.seconds - cost.contiguous.seconds).max(0.0);
+        let crossing = cost.crossing_share() * as_f64(cost.sampled_requests);
+        let each = larder_schema::as_u64(saved * 1e9 / crossing.max(1.0));
+        format!(
+            "{share} of the {requests} cross the end of a fragment, which costs {} each on \
+             {device}: contiguous files gain {}",
+            format::duration(each),
+            gain(cost)
+        )
+    };
+    answer(VerdictKind::NotWorthIt, reason)
+}
+
+/// Describes a gain below [`NOISE`].
+fn gain(cost: &FragmentationCost) -> String {
+    if cost.gain() <= 0.0 { "nothing".to_owned() } else { format::percent(cost.gain()) }
+}
