@@ -167,6 +167,10 @@ impl FileSystem {
         Ok(file_system)
     }
 
+    pub(crate) fn device(&self) -> &Path {
+        &self.device
+    }
+
     pub(crate) fn point(&self) -> &Path {
         &self.point
     }

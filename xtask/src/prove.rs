@@ -13,6 +13,7 @@ mod clients;
 mod compare;
 mod counters;
 mod faults;
+mod frag;
 mod fuse_volume;
 mod fuzz;
 mod guest;
@@ -174,6 +175,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("counters", "counters of the host, beside iostat and sar (root)", counters::run),
     serial("bottleneck", "six provoked situations, each with its answer (root)", bottleneck::run),
     serial("balance", "moves between four disks, planned and made (root)", balance::run),
+    serial("frag", "extents, free space and cost, beside filefrag and a disk (root)", frag::run),
     serial("stack", "devices between a file and its disks (a virtual machine)", stack::run),
     serial("truth", "predictions beside measurements (root)", truth::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),

@@ -18,6 +18,7 @@ pub(crate) mod report;
 pub(crate) mod resident;
 pub(crate) mod serve;
 pub(crate) mod sim;
+mod simulated_cache;
 pub(crate) mod size;
 mod store_model;
 pub(crate) mod take_memory;

@@ -4,11 +4,13 @@
 //! Invariants: the requests, their order and their number in flight are the same in both runs; bytes
 //! without a place on the device (holes, bytes appended since) cost nothing in either.
 
+mod behind_cache;
 mod layout;
 mod requests;
 mod verdict;
 mod writers;
 
+pub use behind_cache::behind_cache;
 pub use layout::FileLayouts;
 pub use requests::{FileRequest, of_counts, one_read};
 pub use verdict::{NOISE, verdict};
@@ -127,7 +129,12 @@ fn run(
             operations += 1;
         }
     }
-    let length = options.device_bytes.max(layout.end).next_multiple_of(4096);
+    // A file system that is shorter than the disk takes its begin.
+    let capacity = match options.device {
+        StoreModel::Device(device) => device.capacity_bytes().unwrap_or(0),
+        _ => 0,
+    };
+    let length = options.device_bytes.max(layout.end).max(capacity).next_multiple_of(4096);
     let geometry = Geometry { length, granule: 512, read_only: false };
     let mut store = layout.store(options.device.build(geometry));
     let at = |number: u64| usize::try_from(number).ok().and_then(|it| requests.get(it));

@@ -6,7 +6,7 @@ mod checkpoint;
 mod requests;
 mod scan;
 
-use crate::args::{FormatArgs, TextOrJson};
+use crate::args::{self, FormatArgs, TextOrJson};
 use crate::commands::report::{Format, page_json_or_csv, print_result};
 use crate::commands::store_model;
 use crate::commands::trace::InputArgs;
@@ -49,6 +49,13 @@ pub(crate) struct FragArgs {
     /// By default the kind that the kernel reports: disk or ssd.
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse)]
     device: Option<StoreSpec>,
+
+    /// Memory of a cache in front of the device.
+    ///
+    /// The requests are simulated with a cache of this size, as by larder sim; those that reach the
+    /// device are used.
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    cache: Option<u64>,
 
     /// Requests in flight.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_short_help = true,
@@ -137,7 +144,10 @@ fn examine(
 ) -> Result<Fragmentation> {
     let (free, free_unknown) = free_space(&roots[0], scanned);
     let mut notes = Vec::new();
-    let load = requests::load(arguments, roots, scanned, recorded, &mut notes)?;
+    let mut load = requests::load(arguments, roots, scanned, recorded, &mut notes)?;
+    if let Some(bytes) = arguments.cache {
+        load.add_cache(bytes, device, arguments.depth.into())?;
+    }
     let extents: Vec<_> = load.files.iter().map(|file| file.extents.clone()).collect();
     let layouts = FileLayouts::new(&extents, place.bytes);
     let options = CostOptions {

@@ -73,7 +73,7 @@ fn the_cost_follows_the_share_of_requests_that_cross() {
     assert!((all.contiguous.operations_per_request - 1.0).abs() < 1e-9);
     let (kind, reason) = answer(&extents, &all);
     assert_eq!(kind, VerdictKind::Repair);
-    let expected = "100.0 % of the requests cross the end of a fragment: expect ";
+    let expected = "100.0 % of the requests cross the end of a fragment, and 1,000 of them need ";
     assert!(reason.starts_with(expected), "{reason}");
 }
 

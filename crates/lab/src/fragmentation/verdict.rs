@@ -2,7 +2,7 @@
 
 use larder_report::escape;
 use larder_schema::fragmentation::{
-    FragmentationCost, FragmentationVerdict, RequestsFrom, ScanTotals, VerdictKind,
+    FragmentationCost, FragmentationVerdict, LayoutCost, RequestsFrom, ScanTotals, VerdictKind,
 };
 use larder_schema::{as_f64, format};
 
@@ -40,9 +40,12 @@ pub fn verdict(
     let device = escape::text(&cost.device);
     if cost.gain() >= NOISE {
         let ratio = cost.now.seconds / cost.contiguous.seconds;
+        let seeks = |layout: &LayoutCost| format::number(layout.seeks_per_1000);
         let reason = format!(
-            "{share} of the {requests} cross the end of a fragment: expect {ratio:.2}x as many \
-             requests/s from contiguous files on {device}"
+            "{share} of the {requests} cross the end of a fragment, and 1,000 of them need {} seeks \
+             instead of {}: expect {ratio:.2}x as many requests/s from contiguous files on {device}",
+            seeks(&cost.now),
+            seeks(&cost.contiguous)
         );
         let mut found = answer(VerdictKind::Repair, reason);
         found.commands = vec![format!("larder frag repair {path}")];
@@ -55,10 +58,14 @@ pub fn verdict(
         let saved = (cost.now.seconds - cost.contiguous.seconds).max(0.0);
         let crossing = cost.crossing_share() * as_f64(cost.sampled_requests);
         let each = larder_schema::as_u64(saved * 1e9 / crossing.max(1.0));
+        let each = match each {
+            0..1_000 => "less than 1 us".to_owned(),
+            each => format::duration(each),
+        };
         format!(
             "{share} of the {requests} cross the end of a fragment, which costs {} each on \
              {device}: contiguous files gain {}",
-            format::duration(each),
+            each,
             gain(cost)
         )
     };

@@ -82,7 +82,8 @@ circle.line{fill:var(--paper)}
 .ahead{stroke:var(--ahead);stroke-dasharray:7 4}
 .keys{font-size:14px;margin:4px 0}
 .entry{display:inline-block}
-.area{margin:0 6px 0 12px;vertical-align:-2px}.free{fill:none;stroke:var(--rule)}
+svg.area{display:inline;width:14px;height:14px;min-width:0;margin:0 6px 0 12px;vertical-align:-2px}
+.free{fill:none;stroke:var(--rule)}
 .key{display:inline-block;width:24px;height:0;border-top:3px solid;vertical-align:middle;
 margin:0 6px 0 12px}
 .key.hit,.key.c0{color:var(--hit)}.key.ahead{color:var(--ahead);border-top-style:dashed}

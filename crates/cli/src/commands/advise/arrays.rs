@@ -2,24 +2,18 @@
 
 use super::AdviseArgs;
 use crate::args;
-use crate::commands::store_model;
 use crate::commands::trace::{SAMPLE_NAME, open_trace};
+use crate::commands::{simulated_cache, store_model};
 use anyhow::{Context, Result, ensure};
-use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
-use larder_core::curve::choice::PolicyChoice;
 use larder_core::hint::Hint;
-use larder_core::mode::WriteMode;
-use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
-use larder_host::memory;
 use larder_lab::advise::{
     ArrayNeeds, DeviceRequest, MeanLoad, Traffic, TrafficError, advise_array, advise_log,
     advise_unit, find_log, level_rule, log_rule, unit_rule,
 };
 use larder_lab::model::{DeviceModel, StoreModel, StoreSpec};
 use larder_lab::sim::engine::{
-    CacheSimulationError, CacheSimulationOptions, Clients, Pace, VolumeLengths, frames_min,
-    frames_of, simulate,
+    CacheSimulationError, CacheSimulationOptions, Clients, VolumeLengths, simulate,
 };
 use larder_lab::trace::{BoxedSource, NameKind, TraceError};
 use larder_report::escape;
@@ -32,8 +26,6 @@ use std::path::Path;
 
 /// Maximum number of files whose lengths are read.
 const FILES_MAX: usize = 1_000_000;
-/// Tables of a simulated cache, bytes for each frame.
-const TABLES_PER_FRAME: u64 = METADATA_BYTES_PER_FRAME as u64;
 /// Seed of the aged file systems, and of random places.
 const SEED: u64 = 1;
 
@@ -171,22 +163,7 @@ impl Input<'_> {
 
     /// Returns the options of a simulated cache in front of a store.
     fn cache(&self, memory_bytes: u64, store: StoreModel) -> CacheSimulationOptions {
-        let frames = frames_of(memory_bytes);
-        CacheSimulationOptions {
-            frames,
-            shards: shards_for(frames, args::cores().get()),
-            page_blocks: 1,
-            policy: PolicyChoice::default(),
-            write_mode: WriteMode::Back,
-            store,
-            clients: self.clients(),
-            pace: Pace::CLOSED,
-            wake: 0,
-            reply: 0,
-            hint: Hint::default(),
-            tunables: Tunables::default(),
-            page_cache: None,
-        }
+        simulated_cache::options(memory_bytes, store, self.clients())
     }
 }
 
@@ -196,24 +173,8 @@ fn traffic(input: &Input<'_>, disk: DeviceModel) -> Result<Load> {
     let Some(memory_bytes) = input.arguments.cache else {
         return Ok((all, None, order));
     };
-    let minimum = frames_min(input.clients(), 1) << 12;
-    ensure!(
-        memory_bytes >= minimum,
-        "simulate a cache of {}: the minimum is {}; choose a larger --cache",
-        format::bytes(memory_bytes),
-        format::bytes(minimum)
-    );
-    // The larger one of the two that are simulated.
-    let tables = u64::from(frames_of(memory_bytes)).saturating_mul(2 * TABLES_PER_FRAME);
-    let available = memory::available_bytes().unwrap_or(u64::MAX);
-    ensure!(
-        tables <= available / 2,
-        "simulate a cache of twice {}: its tables take {} of memory, and half of what is available \
-         is {}; use a smaller --cache",
-        format::bytes(memory_bytes),
-        format::bytes(tables),
-        format::bytes(available / 2)
-    );
+    // Twice the memory is simulated as well.
+    simulated_cache::check(memory_bytes, 2, input.clients())?;
     let requests = all.requests().len() as u64;
     drop(all);
     let behind = |bytes: u64| -> Result<Traffic, TrafficError> {

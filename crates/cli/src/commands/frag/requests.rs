@@ -2,12 +2,15 @@
 
 use super::FragArgs;
 use crate::commands::report::open_watch;
+use crate::commands::simulated_cache;
 use anyhow::{Result, bail, ensure};
 use larder_core::counters::Class;
 use larder_core::store::StoreOpKind;
 use larder_host::extents;
 use larder_host::file_walk::WalkRoot;
-use larder_lab::fragmentation::{FileRequest, WriterFile, of_counts, one_read};
+use larder_lab::fragmentation::{FileRequest, WriterFile, behind_cache, of_counts, one_read};
+use larder_lab::model::StoreModel;
+use larder_lab::sim::engine::Clients;
 use larder_lab::trace::{Addressing, BoxedSource, NameKind, Op, Record};
 use larder_report::escape;
 use larder_schema::format;
@@ -61,6 +64,24 @@ impl Load {
                 counts,
             })
             .collect()
+    }
+}
+
+impl Load {
+    /// Replaces the requests by those of a simulated cache in front of the device.
+    pub(super) fn add_cache(
+        &mut self,
+        memory_bytes: u64,
+        device: StoreModel,
+        depth: usize,
+    ) -> Result<()> {
+        let clients = Clients { number: 1, depth };
+        simulated_cache::check(memory_bytes, 1, clients)?;
+        let options = simulated_cache::options(memory_bytes, device, clients);
+        let behind = behind_cache(&self.requests, &options)?;
+        self.cached += (self.requests.len() as u64).saturating_sub(behind.len() as u64);
+        self.requests = behind;
+        Ok(())
     }
 }
 
