@@ -20,10 +20,11 @@ pub(crate) const COLUMNS: usize = 80;
 const PROGRAM: &str = "{about}\n\n{usage-heading} {usage}{after-help}";
 
 /// Commands that only `larder --help` lists.
-const LONG_ONLY: [&str; 6] = ["check-config", "lab", "help", "version", "completions", "man"];
+const LONG_ONLY: [&str; 7] =
+    ["check-config", "frag", "lab", "help", "version", "completions", "man"];
 /// The end of `larder -h`.
 const MORE: &str = "\
-Other commands: check-config, lab, help, version, completions, man.
+Other commands: check-config, frag, lab, help, version, completions, man.
 larder COMMAND -h shows its options, --help more. Options: --quiet, --color, -V.";
 /// The options of `larder` alone.
 const PROGRAM_OPTIONS: &str = "      --quiet         Print no progress and no notes

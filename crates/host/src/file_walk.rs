@@ -1,14 +1,14 @@
 //! A walk over the regular files of a directory tree, in parallel, which can be continued.
 //!
 //! Directories are read in parts, so that memory does not depend on their number of entries, and
-//! their files are opened in the order of their inodes. Invariants: no link is followed and no other
-//! file system is entered, whatever other processes replace meanwhile; opening a file waits for no
-//! other program; a position is between two parts, so that a walk that is continued there visits
-//! each remaining file once, if the directories did not change.
+//! their files are opened in the order of their inodes. Invariants: no link is followed and no
+//! other file system is entered, whatever other processes replace meanwhile; opening a file waits
+//! for no other program; a position is between two parts, so that a walk that is continued there
+//! visits each remaining file once, if the directories did not change.
 
 mod walker;
 
-pub use walker::WalkPosition;
+pub use walker::{LevelList, WalkPosition};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsStr;
@@ -138,7 +138,7 @@ pub fn walk<V: FileVisitor>(
     if !root.is_directory {
         let (directory, name) = (Path::new(""), root.path.as_os_str());
         lock(&visitors[0]).visit(&WalkedFile { file: &root.file, directory, name });
-        let _ = paused(&mut locked(&visitors), None);
+        let _is_over = paused(&mut locked(&visitors), None);
         return Ok(());
     }
     let mut walker = Walker::new(root, from);

@@ -39,8 +39,9 @@ pub fn of(file: &File, mut found: impl FnMut(u64, u64)) -> Result<(), FreeRunsEr
         match &mut run {
             Some((start, len)) if *start + *len == record.physical => *len += record.length,
             _ => {
-                let last = run.replace((record.physical, record.length));
-                last.into_iter().for_each(|(start, len)| found(start, len));
+                if let Some((start, len)) = run.replace((record.physical, record.length)) {
+                    found(start, len);
+                }
             }
         }
     });
@@ -48,7 +49,9 @@ pub fn of(file: &File, mut found: impl FnMut(u64, u64)) -> Result<(), FreeRunsEr
         Some(libc::EOPNOTSUPP | libc::ENOTTY) => FreeRunsError::Unsupported,
         _ => FreeRunsError::Failed(error),
     })?;
-    run.into_iter().for_each(|(start, len)| found(start, len));
+    if let Some((start, len)) = run {
+        found(start, len);
+    }
     Ok(())
 }
 

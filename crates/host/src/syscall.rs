@@ -1,6 +1,7 @@
 //! System calls that neither the standard library nor rustix wraps: cachestat(2), mincore(2) on a
-//! mapping of a file, the ioctl(2) FIEMAP and GETFSMAP, the generation of an XFS inode, `open_by_handle_at(2)`,
-//! fanotify(7), kcmp(2), control of loop devices, scheduling policy and I/O priority of a thread.
+//! mapping of a file, the ioctl(2) FIEMAP and GETFSMAP, the generation of an XFS inode,
+//! `open_by_handle_at(2)`, fanotify(7), kcmp(2), control of loop devices, scheduling policy and I/O
+//! priority of a thread.
 //!
 //! The only `unsafe` code of this crate. Invariants: every pointer passed to the kernel refers to
 //! memory of the stated length that lives until the call returns; file mappings are never accessed,

@@ -1,8 +1,9 @@
 //! The cost of fragmented files: requests to files become requests to the device, once with the
-//! files as they lie and once with each file in one fragment, and both run on a model of the device.
+//! files as they lie and once with each file in one fragment, and both run on a model of the
+//! device.
 //!
-//! Invariants: the requests, their order and their number in flight are the same in both runs; bytes
-//! without a place on the device (holes, bytes appended since) cost nothing in either.
+//! Invariants: the requests, their order and their number in flight are the same in both runs;
+//! bytes without a place on the device (holes, bytes appended since) cost nothing in either.
 
 mod behind_cache;
 mod layout;
@@ -14,7 +15,7 @@ pub use behind_cache::behind_cache;
 pub use layout::FileLayouts;
 pub use requests::{FileRequest, of_counts, one_read};
 pub use verdict::{NOISE, verdict};
-pub use writers::{WriterFile, writers};
+pub use writers::{WriterFile, find_writers};
 
 use crate::model::{StoreModel, run_loop};
 use larder_core::clock::Nanos;

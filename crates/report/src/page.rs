@@ -243,7 +243,8 @@ pub(crate) fn area_key(areas: &[(&str, &str)]) -> String {
     let entry = |(class, name): &(&str, &str)| {
         format!(
             "<span class=\"entry\"><svg class=\"area\" width=\"14\" height=\"14\" \
-             aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"14\"/></svg>{}</span> ",
+             aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"14\"/></svg>{}\
+             </span> ",
             prose(name)
         )
     };

@@ -58,6 +58,7 @@ const PAGES: &[Page] = &[
                        -o compare.html"],
     ),
     page("advise", &["advise --sample --requests 1000 -o advise.html"]),
+    page("frag", &["bench fragments . --size 4MiB --extents 4", "frag . -o frag.html"]),
     page("bottleneck", &["advise --live --for 1s -o bottleneck.html"]),
     page("perfmon", &["report DOCS/perfmon/published.csv -o perfmon.html"]),
     Page {

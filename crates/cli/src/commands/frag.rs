@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::Args;
 use larder_host::disk::Disk;
 use larder_host::file_walk::WalkRoot;
-use larder_lab::fragmentation::{CostOptions, FileLayouts, cost, verdict, writers};
+use larder_lab::fragmentation::{CostOptions, FileLayouts, cost, find_writers, verdict};
 use larder_lab::model::{StoreModel, StoreSpec};
 use larder_report::{escape, fragmentation};
 use larder_schema::fragmentation::{
@@ -35,12 +35,12 @@ pub(crate) struct FragArgs {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Requests whose cost is computed: a trace, or the JSON of larder watch.
+    /// Trace or record of the requests.
     ///
-    /// The trace names files, such as one of larder trace record. A trace without names is of the
-    /// only PATH, which is a file, such as the image of a volume. The JSON of larder watch has no
-    /// places: they are assumed. Without it, the cost is that of one read of each of the most
-    /// fragmented files.
+    /// Their cost is computed. The trace names files, such as one of larder trace record. A trace
+    /// without names is of the only PATH, which is a file, such as the image of a volume. The JSON
+    /// of larder watch has no places: they are assumed. Without this option, the cost is that of one
+    /// read of each of the most fragmented files.
     #[arg(long, value_name = "FILE", alias = "record")]
     trace: Option<PathBuf>,
 
@@ -72,7 +72,7 @@ pub(crate) struct FragArgs {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rows: u32,
 
-    /// List the extents of the files, and files with one fragment as well.
+    /// List extents, also of contiguous files.
     #[arg(long)]
     extents: bool,
 
@@ -168,7 +168,7 @@ fn examine(
     let words: Vec<String> =
         roots.iter().map(|it| escape::shell_word(&it.path().to_string_lossy())).collect();
     let verdict = verdict(&scanned.totals, Some(&cost), &words.join(" "));
-    let writers = writers(&load.writes(), Some(&place.kind));
+    let writers = find_writers(&load.writes(), Some(&place.kind));
     let mut files: Vec<FragmentedFile> = load
         .files
         .into_iter()

@@ -39,8 +39,8 @@ pub(super) fn options(
     }
 }
 
-/// Refuses a cache that is too small for its clients, or up to `times` as large one after the other,
-/// whose tables take more than half of the memory.
+/// Refuses a cache that is too small for its clients, and one of which `times` the size has tables
+/// that take more than half of the memory.
 pub(super) fn check(memory_bytes: u64, times: u64, clients: Clients) -> Result<()> {
     let minimum = frames_min(clients, 1) << 12;
     ensure!(

@@ -10,6 +10,7 @@ mod bottleneck;
 mod cold;
 mod compatibility;
 mod control;
+mod frag;
 mod hostile;
 mod iozone;
 mod like;

@@ -32,9 +32,13 @@ struct Level {
     path: PathBuf,
     /// Offset in the directory from which on entries are unread, see telldir(3); `None` at its end.
     next: Option<u64>,
-    /// Directories of the parts that were read, which are not visited yet; the next one is the last.
+    /// Directories of the parts that were read, which are not visited yet; the last one is next.
     waiting: Vec<OsString>,
 }
+
+/// A directory of a position: its path, the offset in it, and the names of the directories that
+/// wait.
+pub type LevelList = (Vec<u8>, Option<u64>, Vec<Vec<u8>>);
 
 /// The position of a walk, which [`WalkPosition::to_lists`] writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +56,9 @@ impl Default for WalkPosition {
 }
 
 impl WalkPosition {
-    /// Returns the position as a list of lists: path, offset, and the directories that wait.
+    /// Returns the position as lists, for a file.
     #[must_use]
-    pub fn to_lists(&self) -> Vec<(Vec<u8>, Option<u64>, Vec<Vec<u8>>)> {
+    pub fn to_lists(&self) -> Vec<LevelList> {
         let list = |level: &Level| {
             let waiting = level.waiting.iter().map(|it| it.as_bytes().to_vec()).collect();
             (level.path.as_os_str().as_bytes().to_vec(), level.next, waiting)
@@ -64,8 +68,8 @@ impl WalkPosition {
 
     /// Returns the position of such lists.
     #[must_use]
-    pub fn from_lists(lists: Vec<(Vec<u8>, Option<u64>, Vec<Vec<u8>>)>) -> WalkPosition {
-        let level = |(path, next, waiting): (Vec<u8>, Option<u64>, Vec<Vec<u8>>)| Level {
+    pub fn from_lists(lists: Vec<LevelList>) -> WalkPosition {
+        let level = |(path, next, waiting): LevelList| Level {
             path: PathBuf::from(OsString::from_vec(path)),
             next,
             waiting: waiting.into_iter().map(OsString::from_vec).collect(),

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 
 /// Records of one call.
-const RECORDS: usize = 1024;
+const RECORDS: usize = 128;
 
 /// `struct fsmap`.
 #[repr(C)]
@@ -57,8 +57,8 @@ struct SpaceMap {
 /// `FS_IOC_GETFSMAP`.
 const GETFSMAP: Opcode = opcode::read_write::<Head>(b'X', 59);
 
-/// Calls `found` for each record of the file system that holds a file, in the order of their places.
-/// Fails with `EOPNOTSUPP` or `ENOTTY` if the file system does not support the call.
+/// Calls `found` for each record of the file system that holds a file, in the order of their
+/// places. Fails with `EOPNOTSUPP` or `ENOTTY` if the file system does not support the call.
 pub(crate) fn for_each(file: &File, mut found: impl FnMut(&SpaceRecord)) -> io::Result<()> {
     let high = SpaceRecord {
         device: u32::MAX,

@@ -64,28 +64,28 @@ pub fn of_counts(files: &[(u64, Counts)], page_bytes: u64, seed: u64) -> (Vec<Fi
     let all: f64 = loads.iter().map(|load| load.reads + load.writes).sum();
     let scale = (as_f64(MADE_MAX) / all.max(1.0)).min(1.0);
     let mut random = Random::from_seed(seed);
-    let mut requests = Vec::new();
+    let mut requests: Vec<(f64, FileRequest)> = Vec::new();
     for load in &loads {
-        let reads = as_u64((load.reads * scale).ceil());
-        for number in 0..reads {
-            let offset = match load.read_in_order {
-                true => number.saturating_mul(load.read_len) % load.bytes.max(1),
-                false => load.random_place(load.read_len, &mut random),
+        let [reads, writes] =
+            [load.reads, load.writes].map(|number| as_u64((number * scale).ceil()));
+        let mut times: Vec<f64> = (0..reads + writes).map(|_| random.unit()).collect();
+        times.sort_by(f64::total_cmp);
+        let reads = (0..reads).map(|number| {
+            let offset = if load.read_in_order {
+                number.saturating_mul(load.read_len) % load.bytes.max(1)
+            } else {
+                load.random_place(load.read_len, &mut random)
             };
-            requests.push((random.unit(), load.request(StoreOpKind::Read, offset, load.read_len)));
-        }
-        for _ in 0..as_u64((load.writes * scale).ceil()) {
+            load.request(StoreOpKind::Read, offset, load.read_len)
+        });
+        let mut of_file: Vec<FileRequest> = reads.collect();
+        for _ in 0..writes {
             let offset = load.random_place(load.write_len, &mut random);
             let kind = StoreOpKind::Write { fua: false };
-            requests.push((random.unit(), load.request(kind, offset, load.write_len)));
+            let at = usize::try_from(random.below(of_file.len() as u64 + 1)).unwrap_or(0);
+            of_file.insert(at, load.request(kind, offset, load.write_len));
         }
-    }
-    // Requests in order stay in order: each file has its times ascending.
-    let mut by_file: Vec<Vec<f64>> = loads.iter().map(|_| Vec::new()).collect();
-    requests.iter().for_each(|(time, request)| by_file[request.file].push(*time));
-    by_file.iter_mut().for_each(|times| times.sort_by(|a, b| b.total_cmp(a)));
-    for (time, request) in &mut requests {
-        *time = by_file[request.file].pop().unwrap_or(*time);
+        requests.extend(times.into_iter().zip(of_file));
     }
     requests.sort_by(|a, b| a.0.total_cmp(&b.0));
     let cached = files.iter().map(|(_, counts)| {

@@ -129,7 +129,8 @@ fn a_contiguous_file_lies_where_its_longest_fragment_begins() {
     let layouts = FileLayouts::new(&[extents.clone()], DEVICE);
     let start = extents[2].physical;
     let places: Vec<_> = layouts.contiguous.map.extents().cloned().collect();
-    assert_eq!(places, [start..start + 4 * BLOCK]);
+    assert_eq!(places.len(), 1);
+    assert_eq!(places[0], start..start + 4 * BLOCK);
     let small = FileLayouts::new(&[extents], start + BLOCK);
     assert_eq!(small.contiguous.end, start + BLOCK, "inside the device");
 }
@@ -178,11 +179,11 @@ fn programs_with_small_writes_get_measures() {
     };
     let write = |process, file, fragments| WriterFile { process, file, fragments, counts };
     let all = [write("log", 0, 50), write("log", 1, 30), write("log", 0, 50), write("cp", 2, 1)];
-    let found = writers(&all, Some("xfs"));
+    let found = find_writers(&all, Some("xfs"));
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].files, found[0].fragments, found[0].writes), (2, 80, 30));
     assert_eq!(found[0].measures.len(), 4, "{found:?}");
-    assert_eq!(writers(&all, Some("ext4"))[0].measures.len(), 3);
+    assert_eq!(find_writers(&all, Some("ext4"))[0].measures.len(), 3);
 }
 
 #[test]

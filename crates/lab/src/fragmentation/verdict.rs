@@ -42,8 +42,9 @@ pub fn verdict(
         let ratio = cost.now.seconds / cost.contiguous.seconds;
         let seeks = |layout: &LayoutCost| format::number(layout.seeks_per_1000);
         let reason = format!(
-            "{share} of the {requests} cross the end of a fragment, and 1,000 of them need {} seeks \
-             instead of {}: expect {ratio:.2}x as many requests/s from contiguous files on {device}",
+            "{share} of the {requests} cross the end of a fragment, and 1,000 of them need {} \
+             seeks instead of {}: expect {ratio:.2}x as many requests/s from contiguous files on \
+             {device}",
             seeks(&cost.now),
             seeks(&cost.contiguous)
         );

@@ -27,11 +27,11 @@ pub struct WriterFile<'a> {
 /// Returns the programs that write to files with several fragments, those with most bytes first.
 /// `file_system` is the type of their file system.
 #[must_use]
-pub fn writers(writes: &[WriterFile<'_>], file_system: Option<&str>) -> Vec<FragmentWriter> {
+pub fn find_writers(accesses: &[WriterFile<'_>], file_system: Option<&str>) -> Vec<FragmentWriter> {
     let mut by_name: BTreeMap<&str, (FragmentWriter, BTreeSet<usize>)> = BTreeMap::new();
-    for write in writes.iter().filter(|it| it.fragments > 1 && it.counts.dirtied_pages > 0) {
+    for write in accesses.iter().filter(|it| it.fragments > 1 && it.counts.dirtied_pages > 0) {
         let (writer, files) = by_name.entry(write.process).or_default();
-        writer.process = write.process.to_owned();
+        write.process.clone_into(&mut writer.process);
         writer.writes += write.counts.write_requests;
         writer.bytes += write.counts.write_bytes;
         if files.insert(write.file) {
@@ -39,12 +39,12 @@ pub fn writers(writes: &[WriterFile<'_>], file_system: Option<&str>) -> Vec<Frag
             writer.fragments += write.fragments;
         }
     }
-    let mut writers: Vec<FragmentWriter> = by_name.into_values().map(|it| it.0).collect();
-    for writer in &mut writers {
+    let mut found: Vec<FragmentWriter> = by_name.into_values().map(|it| it.0).collect();
+    for writer in &mut found {
         writer.measures = measures(writer, file_system);
     }
-    writers.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.process.cmp(&b.process)));
-    writers
+    found.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.process.cmp(&b.process)));
+    found
 }
 
 /// Returns the measures against the fragments of a program.

@@ -428,15 +428,25 @@ clear_place() {
 
 # ---- finish: removes the originals, after which undo is not possible --------------------------
 
+# Fails if another entry is in place of the original. Below a mount of root there is none.
+is_original() {
+  [ "$LINK" = bind ] ||
+    ( enter "$OLD_DIRECTORY" && [ "$(stat -c %d:%i -- "./$BEFORE")" = "$FILE_ID" ] )
+}
+
 finish_move() {
   use "$@"
+  if ! is_original; then
+    say "move $N: stop: $(printf %q "$FROM.larder-before") is not the original, and was kept" >&2
+    exit 1
+  fi
   if ! original_is_unchanged; then
     say "move $N: stop: a program has changed the original since it was copied: undo the move" >&2
     exit 1
   fi
   if [ "$LINK" = symlink ]; then
     remove "$OLD_DIRECTORY" "$BEFORE" "$FILE_ID" && return
-    say "move $N: stop: $(printf %q "$FROM.larder-before") is not the original, and was kept" >&2
+    say "move $N: stop: $(printf %q "$FROM.larder-before") could not be removed" >&2
     exit 1
   fi
   mkdir -p -- "$STATE/below" && mount --bind -- "${FROM%/*}/" "$STATE/below" || exit 1

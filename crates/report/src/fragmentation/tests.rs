@@ -7,6 +7,27 @@ use larder_schema::fragmentation::{
 
 const BLOCK: u64 = 4096;
 
+fn cost() -> FragmentationCost {
+    FragmentationCost {
+        from: RequestsFrom::Trace,
+        device: "disk".to_owned(),
+        depth: 1,
+        requests: 130,
+        cached_requests: 20,
+        other_requests: 10,
+        device_requests: 100,
+        crossing_requests: 98,
+        sampled_requests: 100,
+        now: LayoutCost { seconds: 2.0, seeks_per_1000: 1980.0, operations_per_request: 1.98 },
+        contiguous: LayoutCost {
+            seconds: 1.0,
+            seeks_per_1000: 1000.0,
+            operations_per_request: 1.0,
+        },
+        ..FragmentationCost::default()
+    }
+}
+
 fn fragmentation() -> Fragmentation {
     let mut scan = FileScan::new(8 << 20, 4, false);
     let extent = |logical: u64, physical: u64| FileExtent {
@@ -35,24 +56,7 @@ fn fragmentation() -> Fragmentation {
         }),
         free: Some(free),
         free_unknown: String::new(),
-        cost: Some(FragmentationCost {
-            from: RequestsFrom::Trace,
-            device: "disk".to_owned(),
-            depth: 1,
-            requests: 130,
-            cached_requests: 20,
-            other_requests: 10,
-            device_requests: 100,
-            crossing_requests: 98,
-            sampled_requests: 100,
-            now: LayoutCost { seconds: 2.0, seeks_per_1000: 1980.0, operations_per_request: 1.98 },
-            contiguous: LayoutCost {
-                seconds: 1.0,
-                seeks_per_1000: 1000.0,
-                operations_per_request: 1.0,
-            },
-            ..FragmentationCost::default()
-        }),
+        cost: Some(cost()),
         verdict: FragmentationVerdict {
             kind: VerdictKind::Repair,
             reason: "98.0 % of the requests cross".to_owned(),
@@ -90,7 +94,8 @@ fn the_first_sentence_is_the_answer() {
     let first = "Worth a repair: 98.0 % of the requests cross.\n  larder frag repair /srv\n";
     assert!(text.starts_with(first), "{text}");
     for part in [
-        "2 files with 256 KiB in 4 fragments; 1 file with several fragments, 2 fragments in excess.",
+        "2 files with 256 KiB in 4 fragments; 1 file with several fragments, 2 fragments in \
+         excess.",
         "Free: 3.94 MiB in 2 runs; a file of up to 3.91 MiB can be contiguous.",
         "100 requests of the trace on disk with 1 in flight; 20 served by the cache; 10 to other \
          files.",

@@ -139,7 +139,8 @@ fn draw(
         let (class, inner) = (this.0.class(), side - 1.0);
         put!(
             svg,
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{inner:.1}\"/>",
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" \
+             height=\"{inner:.1}\"/>",
             w - 1.0
         );
         if this.1 {

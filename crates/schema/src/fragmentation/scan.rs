@@ -22,6 +22,7 @@ impl SizeClasses {
     }
 
     /// Returns the shortest length of each class that is not empty, its number and its bytes.
+    #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64, u64)> {
         self.0.iter().map(|(class, (number, bytes))| (1 << class, *number, *bytes))
     }
@@ -156,8 +157,8 @@ pub struct FileScan {
 }
 
 impl FileScan {
-    /// Starts a scan of files on a device of this length that keeps the paths of the files with most
-    /// fragments: up to `keep` with several fragments, or with `keeps_all` of all.
+    /// Starts a scan of files on a device of this length that keeps the paths of the files with
+    /// most fragments: up to `keep` with several fragments, or with `keeps_all` of all.
     #[must_use]
     pub fn new(device_bytes: u64, keep: usize, keeps_all: bool) -> FileScan {
         let cell_bytes = device_bytes.div_ceil(MAP_CELLS as u64).max(1);

@@ -1,5 +1,6 @@
 //! The predicted cost beside that of reads of a disk with a limit of operations.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 
@@ -10,6 +11,7 @@ use rustix::fs::OFlags;
 /// The maximum relative difference between the predicted and the measured ratio of times.
 const APART_MAX: f64 = 0.15;
 const BLOCK: u64 = 4096;
+const BLOCK_BYTES: usize = 4096;
 /// Length of a fragment, and of a file.
 const FRAGMENT: u64 = 16 * BLOCK;
 const FILE: u64 = 64 * MIB;
@@ -71,8 +73,18 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         );
     }
     disk.limit(0)?;
-    let offsets = offsets(2, requests, &mut Rng::with_seed(env.options.seed));
-    let trace = write_trace(env, &fragmented, &offsets, 0)?;
+    not_worth_it(env, claims, &fragmented)?;
+    if !env.options.quick {
+        outln!("   recorded in {}", record.write("frag")?);
+    }
+    file_system.unmount_unchecked()
+}
+
+/// Checks the answer where contiguous files gain nothing: on SSDs, and for what a cache serves.
+fn not_worth_it(env: &Env, claims: &mut Claims, fragmented: &Path) -> Result<()> {
+    let larder = &env.larder;
+    let offsets = offsets(2, 600, &mut Rng::with_seed(env.options.seed));
+    let trace = write_trace(env, fragmented, &offsets, 0)?;
     let kind = |options: &[&str]| -> Result<String> {
         let found =
             json_of(cmd!("{larder} frag {fragmented} --trace {trace} {options...} --json"))?;
@@ -86,22 +98,19 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         });
     }
     claims.check("requests that the recording cache served: not worth it", || {
-        write_trace(env, &fragmented, &offsets, HIT)?;
+        write_trace(env, fragmented, &offsets, HIT)?;
         let answer = kind(&["--device", "disk"])?;
         ensure!(answer.contains("not-worth-it"), "{answer}");
         Ok(answer)
     });
     claims.check("reads in order behind a simulated cache: not worth it", || {
         let offsets: Vec<u64> = (0..2_000).map(|number| number % 100 * 2 * BLOCK).collect();
-        write_trace(env, &fragmented, &offsets, 0)?;
+        write_trace(env, fragmented, &offsets, 0)?;
         let answer = kind(&["--device", "ssd", "--cache", "64MiB"])?;
         ensure!(answer.contains("not-worth-it"), "{answer}");
         Ok(answer)
     });
-    if !env.options.quick {
-        outln!("   recorded in {}", record.write("frag")?);
-    }
-    file_system.unmount_unchecked()
+    Ok(())
 }
 
 /// Returns the offsets of reads of two blocks, of which this share crosses the end of a fragment.
@@ -124,7 +133,7 @@ fn write_trace(env: &Env, file: &Path, offsets: &[u64], class: u8) -> Result<Pat
     );
     for (number, offset) in offsets.iter().enumerate() {
         let (time, len, name) = (number * 1_000_000, 2 * BLOCK, file.display());
-        text += &format!("{time},{offset},{len},0,0,1,1,read,{class},,{name},reader\n");
+        writeln!(text, "{time},{offset},{len},0,0,1,1,read,{class},,{name},reader")?;
     }
     let path = env.file("requests.csv");
     std::fs::write(&path, text).context("write a trace")?;
@@ -135,9 +144,9 @@ fn write_trace(env: &Env, file: &Path, offsets: &[u64], class: u8) -> Result<Pat
 fn read(path: &Path, offsets: &[u64]) -> Result<f64> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path).context("open a file")?;
-    let mut memory = vec![0; 3 * BLOCK as usize];
-    let start = memory.as_ptr().align_offset(BLOCK as usize);
-    let buffer = &mut memory[start..start + 2 * BLOCK as usize];
+    let mut memory = vec![0; 3 * BLOCK_BYTES];
+    let start = memory.as_ptr().align_offset(BLOCK_BYTES);
+    let buffer = &mut memory[start..start + 2 * BLOCK_BYTES];
     let begun = Instant::now();
     for offset in offsets {
         file.read_exact_at(buffer, *offset).context("read a file")?;

@@ -67,7 +67,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let resumed = loop {
         let mut part = scan("part", &again, Some(&position))?;
         let limit =
-            Duration::from_millis(env.choose(random.u64(2_000..30_000), random.u64(100..600)));
+            Duration::from_millis(env.choose(random.u64(1_000..12_000), random.u64(100..600)));
         let begun = Instant::now();
         while begun.elapsed() < limit && !part.has_ended()? {
             std::thread::sleep(Duration::from_millis(10));

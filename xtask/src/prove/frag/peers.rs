@@ -11,6 +11,7 @@ use super::*;
 const FILES: u64 = 10_000;
 const FILES_QUICK: u64 = 600;
 const BLOCK: u64 = 4096;
+const BLOCK_BYTES: usize = 4096;
 /// Commands of `xfs_db`.
 const SUPERBLOCK: &str = "sb 0";
 const GROUPS: &str = "p agcount";
@@ -23,12 +24,14 @@ type Extent = (u64, u64, u64, Vec<String>);
 
 /// Files of all kinds: the number selects the kind.
 fn make_file(directory: &Path, number: u64, kind: Kind, random: &mut Rng) -> Result<()> {
-    let path = directory.join(format!("{} {number}", ["a", "b\n", "c'"][number as usize % 3]));
+    let path =
+        directory.join(format!("{} {number}", ["a", "b\n", "c'"][usize::try_from(number % 3)?]));
     let file = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
     let blocks = random.u64(1..24);
-    let data = |blocks: u64| vec![number.to_le_bytes()[0] | 1; (blocks * BLOCK) as usize];
+    let data = |blocks: u64| {
+        vec![number.to_le_bytes()[0] | 1; usize::try_from(blocks * BLOCK).unwrap_or(0)]
+    };
     match number % 8 {
-        0 => file.write_all_at(&data(blocks), 0)?,
         // Stored with the metadata, where the file system does that.
         1 => file.write_all_at(&data(1)[..random.usize(1..100)], 0)?,
         2 => {
@@ -59,7 +62,7 @@ fn make_file(directory: &Path, number: u64, kind: Kind, random: &mut Rng) -> Res
                 file.sync_data()?;
             }
         }
-        // Delayed: made last, and not written before the comparison.
+        // The last ones are delayed: not written before the comparison.
         _ => file.write_all_at(&data(blocks), 0)?,
     }
     Ok(())
@@ -77,7 +80,7 @@ pub(super) fn extents(env: &Env, claims: &mut Claims, kind: Kind) -> Result<()> 
     let directory = file_system.point().join("tree");
     std::fs::create_dir(&directory)?;
     let mut source = File::create(directory.join("source"))?;
-    source.write_all(&vec![7; 40 * BLOCK as usize])?;
+    source.write_all(&vec![7; 40 * BLOCK_BYTES])?;
     source.sync_all()?;
     drop(source);
     let mut random = Rng::with_seed(env.options.seed);
@@ -210,7 +213,7 @@ pub(super) fn free_space(env: &Env, claims: &mut Claims) -> Result<()> {
         for number in 0..env.choose(3_000, 500) {
             let path = file_system.point().join(number.to_string());
             let blocks = 1 << random.u32(0..9);
-            std::fs::write(&path, vec![1; blocks * BLOCK as usize])?;
+            std::fs::write(&path, vec![1; blocks * BLOCK_BYTES])?;
             files.push(path);
         }
         stdout_of(cmd!("sync"))?;

@@ -2,7 +2,7 @@
 
 use crate::output;
 use anyhow::{Context, Result, ensure};
-use larder_host::file_walk::WalkPosition;
+use larder_host::file_walk::{LevelList, WalkPosition};
 use larder_io::owned_file::{self, FileError, FileReaders};
 use larder_report::escape;
 use larder_schema::fragmentation::FileScan;
@@ -58,7 +58,7 @@ pub(super) struct Checkpoint {
     paths: Vec<Vec<u8>>,
     /// Index of the path that is scanned.
     pub(super) path: usize,
-    position: Vec<(Vec<u8>, Option<u64>, Vec<Vec<u8>>)>,
+    position: Vec<LevelList>,
     pub(super) links: Vec<u64>,
     pub(super) scan: FileScan,
 }
@@ -96,9 +96,10 @@ impl Checkpoint {
             }
             text => text.with_context(context)?,
         };
-        let found: Checkpoint = serde_json::from_slice(&text)
-            .map_err(|_| anyhow::anyhow!("it is not the position of a scan"))
-            .with_context(context)?;
+        let found: Option<Checkpoint> = serde_json::from_slice(&text).ok();
+        let found = found.with_context(|| {
+            format!("{}: it is not the position of a scan; remove it", context())
+        })?;
         let is_known = found.schema == SCHEMA && found.version == VERSION;
         ensure!(is_known, "{}: another version of larder wrote it; remove it", context());
         ensure!(

@@ -113,7 +113,7 @@ pub(super) fn load(
     recorded: Option<RecordedRequests>,
     notes: &mut Vec<String>,
 ) -> Result<Load> {
-    let mut files = Files { roots, files: Vec::new(), by_path: HashMap::new(), extents: 0 };
+    let mut files = Files { roots, found: Vec::new(), by_path: HashMap::new(), extents: 0 };
     let mut load = match recorded {
         Some(RecordedRequests::Watch(watch)) => of_watch(&mut files, *watch, notes),
         Some(RecordedRequests::Trace(source)) => of_trace(&mut files, source)?,
@@ -121,7 +121,7 @@ pub(super) fn load(
             for path in scanned.most_fragmented() {
                 files.find(Path::new(OsStr::from_bytes(&path)));
             }
-            let lengths: Vec<u64> = files.files.iter().map(|file| file.bytes).collect();
+            let lengths: Vec<u64> = files.found.iter().map(|file| file.bytes).collect();
             Load { requests: one_read(&lengths), ..Load::default() }
         }
     };
@@ -137,14 +137,14 @@ pub(super) fn load(
             format::count(EXTENTS_MAX as u64)
         ));
     }
-    load.files = files.files;
+    load.files = files.found;
     Ok(load)
 }
 
 /// Files below the roots, by path.
 struct Files<'a> {
     roots: &'a [WalkRoot],
-    files: Vec<ScannedFile>,
+    found: Vec<ScannedFile>,
     /// `None` for files that are not below the roots.
     by_path: HashMap<PathBuf, Option<usize>>,
     extents: usize,
@@ -159,8 +159,8 @@ impl Files<'_> {
         let found = (self.extents < EXTENTS_MAX).then(|| self.open(path)).flatten();
         let index = found.map(|file| {
             self.extents += file.extents.len();
-            self.files.push(file);
-            self.files.len() - 1
+            self.found.push(file);
+            self.found.len() - 1
         });
         self.by_path.insert(path.to_owned(), index);
         index
@@ -244,11 +244,11 @@ fn of_watch(files: &mut Files<'_>, watch: Watch, notes: &mut Vec<String>) -> Loa
             load.others += row.counts.read_requests + row.counts.write_requests;
             continue;
         };
-        counts.resize(files.files.len(), Counts::default());
+        counts.resize(files.found.len(), Counts::default());
         counts[file] += row.counts;
         load.writers.push((row.process, file, row.counts));
     }
-    let lengths = files.files.iter().map(|file| file.bytes);
+    let lengths = files.found.iter().map(|file| file.bytes);
     let of_files: Vec<(u64, Counts)> = lengths.zip(counts).collect();
     (load.requests, load.cached) = of_counts(&of_files, watch.page_bytes, SEED);
     notes.push(

@@ -297,3 +297,50 @@ fn a_directory_in_use_and_a_finding_without_consent_are_refused() {
     assert!(tree.is_symlink());
     assert!(rig.refuse("nonsense").contains("usage"));
 }
+
+#[test]
+fn a_write_between_the_copy_and_its_place_ends_the_move() {
+    let Some(rig) = Rig::new() else { return };
+    let original = rig.path("data/log");
+    fs::write(&original, "first\n").unwrap();
+    rig.write(vec![rig.file_move("data/log", MoveLink::Symlink)]);
+    let (bin, ln) = (rig.path("bin"), rig.path("bin/ln"));
+    fs::create_dir(&bin).unwrap();
+    let script = format!("#!/bin/sh\necho late >> '{}'\nexec /bin/ln \"$@\"\n", original.display());
+    fs::write(&ln, script).unwrap();
+    fs::set_permissions(&ln, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let output = rig.command("move").env("PATH", path).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && message.contains("a program used it"), "{message}");
+    assert!(original.symlink_metadata().unwrap().is_file());
+    assert!(fs::read_to_string(&original).unwrap().starts_with("first\nlate\n"));
+    assert!(!rig.path("data/log.larder-before").exists());
+    assert_eq!(fs::read_dir(rig.path("target")).unwrap().count(), 0, "the copy was removed");
+    rig.succeed("move");
+}
+
+#[test]
+fn a_write_to_the_original_after_the_move_is_not_lost() {
+    for is_directory in [false, true] {
+        let Some(rig) = Rig::new() else { return };
+        let name = if is_directory { "data/logs" } else { "data/log" };
+        let inside = if is_directory { "logs/log" } else { "log" };
+        if is_directory {
+            fs::create_dir(rig.path(name)).unwrap();
+        }
+        fs::write(rig.path("data").join(inside), "first\n").unwrap();
+        rig.write(vec![rig.file_move(name, MoveLink::Symlink)]);
+        rig.succeed("move");
+        let before = rig.path(&format!("{name}.larder-before"));
+        let late = if is_directory { before.join("log") } else { before };
+        fs::write(&late, "first\nlate\n").unwrap();
+        let message = rig.refuse("finish");
+        assert!(message.contains("has changed the original since it was copied"), "{message}");
+        let copy = rig.path("data").join(inside);
+        fs::write(&copy, "first\nother\n").unwrap();
+        let message = rig.refuse("undo");
+        assert!(message.contains("changed both the original and its copy"), "{message}");
+        assert_eq!(fs::read_to_string(&late).unwrap(), "first\nlate\n");
+    }
+}
