@@ -14,6 +14,7 @@ mod compare;
 mod counters;
 mod faults;
 mod frag;
+mod frag_repair;
 mod fuse_volume;
 mod fuzz;
 mod guest;
@@ -176,6 +177,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("bottleneck", "six provoked situations, each with its answer (root)", bottleneck::run),
     serial("balance", "moves between four disks, planned and made (root)", balance::run),
     serial("frag", "extents, free space and cost, beside filefrag and a disk (root)", frag::run),
+    serial("frag-repair", "repairs that are killed, beside e4defrag (root)", frag_repair::run),
     serial("stack", "devices between a file and its disks (a virtual machine)", stack::run),
     serial("truth", "predictions beside measurements (root)", truth::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),

@@ -10,12 +10,13 @@ mod walker;
 
 pub use walker::{LevelList, WalkPosition};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat, openat2, unlinkat};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -74,13 +75,49 @@ impl WalkRoot {
         if below.as_os_str().is_empty() {
             return self.file.try_clone();
         }
-        open_below(&self.file, below.as_os_str())
+        open_below(&self.file, below.as_os_str(), OFlags::RDONLY)
+    }
+
+    /// As [`WalkRoot::open_file`], for reading and writing; the root is a directory.
+    ///
+    /// # Errors
+    /// As for [`WalkRoot::open_file`], or the file must not be written.
+    pub(crate) fn open_file_for_writing(&self, below: &Path) -> io::Result<File> {
+        open_below(&self.file, below.as_os_str(), OFlags::RDWR)
+    }
+
+    /// Creates a file without a name in the directory of a file of the tree. With `as_others` it
+    /// has a name for a moment: XFS gives files that never had one another layout of their inode.
+    pub(crate) fn create_unnamed_beside(&self, below: &Path, as_others: bool) -> io::Result<File> {
+        let parent = below.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+        if !as_others {
+            return Ok(File::from(openat2(
+                &self.file,
+                parent,
+                flags | OFlags::TMPFILE,
+                mode,
+                INSIDE,
+            )?));
+        }
+        let open = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat2(&self.file, parent, open, Mode::empty(), INSIDE)?;
+        let name = format!(".larder-donor-{}", std::process::id());
+        let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let file = File::from(openat(&directory, &name, create, mode)?);
+        unlinkat(&directory, &name, AtFlags::empty())?;
+        // The owner of the directory could have renamed it.
+        match file.metadata()?.nlink() {
+            0 => Ok(file),
+            _ => Err(io::Error::other("another process gave it a name")),
+        }
     }
 }
 
 /// Opens a regular file below a directory.
-fn open_below(directory: impl AsFd, name: &OsStr) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+fn open_below(directory: impl AsFd, name: &OsStr, access: OFlags) -> io::Result<File> {
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat2(directory, name, flags, Mode::empty(), INSIDE)?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -175,7 +212,7 @@ pub fn walk<V: FileVisitor>(
 
 fn visit_part(part: &Part, visitor: &mut impl FileVisitor) {
     for name in &part.names {
-        match open_below(&part.directory, name) {
+        match open_below(&part.directory, name, OFlags::RDONLY) {
             Ok(file) => {
                 visitor.visit(&WalkedFile { file: &file, directory: &part.path, name });
             }

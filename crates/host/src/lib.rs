@@ -15,6 +15,8 @@
 //! * [`inspector`]: the process that inspects the processes of others.
 //! * [`processes`], [`disk_counters`]: activity of processes and disks, without tracing.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
+//! * [`direct_read`]: reads past the page cache.
+//! * [`relocate`]: moves of the data of a file into contiguous blocks.
 //! * [`scratch`]: a temporary file system for a measurement, and its removal.
 //! * [`stack`]: the block devices between a file system and the disks.
 //! * [`state`]: host state that a scratch file system could change, for comparison before and
@@ -37,6 +39,7 @@ pub mod calibration;
 pub mod changes;
 mod damon;
 mod device;
+pub mod direct_read;
 pub mod disk;
 pub mod disk_counters;
 pub mod extents;
@@ -58,6 +61,7 @@ pub mod process_identity;
 mod process_links;
 mod process_name;
 pub mod processes;
+pub mod relocate;
 pub mod residency;
 mod scan;
 pub mod scratch;

@@ -1,5 +1,6 @@
 //! System calls that neither the standard library nor rustix wraps: cachestat(2), mincore(2) on a
-//! mapping of a file, the ioctl(2) FIEMAP and GETFSMAP, the generation of an XFS inode,
+//! mapping of a file, the ioctl(2) FIEMAP and GETFSMAP, those that move the data of
+//! files, leases, the generation of an XFS inode,
 //! `open_by_handle_at(2)`, fanotify(7), kcmp(2), control of loop devices, scheduling policy and I/O
 //! priority of a thread.
 //!
@@ -10,6 +11,7 @@
 #![expect(unsafe_code, reason = "system calls take pointers")]
 
 pub(crate) mod bpf;
+pub(crate) mod move_data;
 pub(crate) mod space_map;
 
 use rustix::ioctl::{self, Opcode, Updater, opcode};

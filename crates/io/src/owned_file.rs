@@ -312,8 +312,12 @@ impl CreatedFile {
     }
 }
 
-/// Opens a lock file of this user or root, or creates it.
-pub(crate) fn open_lock(path: &Path) -> Result<File, FileError> {
+/// Opens a file of this user or root for reading and writing, or creates it for its user alone, such
+/// as a lock or a journal.
+///
+/// # Errors
+/// If it belongs to another user, is not a regular file, or cannot be opened.
+pub fn open_or_create(path: &Path) -> Result<File, FileError> {
     let file = Location::find(path)?.open(OFlags::RDWR | OFlags::CREATE, 0o600)?;
     let stat = rustix::fs::fstat(&file)?;
     match file_type(&stat) {

@@ -1,11 +1,13 @@
 //! The fragmentation of files as text, as CSV, and as a page with a map of the volume.
 
 mod html;
+mod repair;
 #[cfg(test)]
 mod tests;
 mod volume_map;
 
 pub use html::to_html;
+pub use repair::{repair_to_html, repair_to_text};
 
 use crate::escape;
 use crate::table::{Cell, Column, Field, Table};

@@ -3,8 +3,10 @@
 //! Sizes and positions are bytes. Positions are those of FIEMAP: on the device of the file system,
 //! or in the address space of the file system (btrfs).
 
+mod repair;
 mod scan;
 
+pub use repair::{FragmentationRepair, MovedFile, REPAIR_SCHEMA, RepairEnd, SkippedFile};
 pub use scan::{FileScan, MAP_CELLS, MapCell, ScanTotals, SizeClasses};
 
 use serde::{Deserialize, Serialize};
@@ -67,6 +69,15 @@ impl FileExtent {
     #[must_use]
     pub fn physical_end(&self) -> u64 {
         self.physical.saturating_add(self.bytes)
+    }
+
+    /// Returns the number of parts of the device that hold the extents of a file.
+    #[must_use]
+    pub fn fragments(extents: &[FileExtent]) -> u64 {
+        let mut placed = extents.iter().filter(|it| it.is_placed());
+        let Some(mut last) = placed.next() else { return 0 };
+        let jumps = placed.filter(|next| !std::mem::replace(&mut last, next).is_followed_by(next));
+        jumps.count() as u64 + 1
     }
 
     /// Returns true if the device reads `next`, the following extent of the file, without a jump:

@@ -1,8 +1,10 @@
 //! `larder frag`: fragments of files and of free space, and their cost for recorded requests.
 //!
-//! Nothing is changed: files are opened for reading, and their data is not read.
+//! Only `repair` changes something: otherwise files are opened for reading, and their data is not
+//! read.
 
 mod checkpoint;
+mod repair;
 mod requests;
 mod scan;
 
@@ -12,17 +14,17 @@ use crate::commands::store_model;
 use crate::commands::trace::InputArgs;
 use crate::output_file::OutputFile;
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Subcommand};
 use larder_host::disk::Disk;
 use larder_host::file_walk::WalkRoot;
-use larder_lab::fragmentation::{CostOptions, FileLayouts, cost, find_writers, verdict};
+use larder_lab::fragmentation::{CostOptions, FileCost, FileLayouts, cost, find_writers, verdict};
 use larder_lab::model::{StoreModel, StoreSpec};
 use larder_report::{escape, fragmentation};
 use larder_schema::fragmentation::{
-    FileScan, FileSystemPlace, Fragmentation, FragmentationCost, FragmentedFile, FreeSpace,
-    RequestsFrom,
+    FileScan, Fragmentation, FragmentationCost, FragmentedFile, FreeSpace, RequestsFrom,
 };
-use requests::{RecordedRequests, ScannedFile};
+use requests::{Load, ScannedFile};
+use scan::ScanOptions;
 use std::cmp::Reverse;
 use std::path::PathBuf;
 
@@ -30,7 +32,57 @@ use std::path::PathBuf;
 const SOLID_STATE: &str = "ssd";
 
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    override_usage = "larder frag [OPTIONS] PATH...\n       larder frag repair [OPTIONS] PATH..."
+)]
 pub(crate) struct FragArgs {
+    #[command(subcommand)]
+    action: Option<FragAction>,
+
+    #[command(flatten)]
+    examine: ExamineArgs,
+
+    /// Maximum number of files in the result.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rows: u32,
+
+    /// List extents, also of contiguous files.
+    #[arg(long)]
+    extents: bool,
+
+    /// File with the position of the scan.
+    ///
+    /// It is written every ten seconds and at Ctrl-C. If it exists, the scan continues there. It is
+    /// removed at the end.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<OutputFile>,
+
+    /// Write the result into a file as well.
+    ///
+    /// The file is JSON, a table of the files if its name ends in .csv, or a page with a map of the
+    /// volume if it ends in .html.
+    #[arg(short, long, value_name = "FILE", value_parser = page_json_or_csv())]
+    output: Option<OutputFile>,
+
+    #[command(flatten)]
+    format: FormatArgs<TextOrJson>,
+}
+
+#[derive(Debug, Subcommand)]
+enum FragAction {
+    /// Move the files that gain most, into contiguous places.
+    ///
+    /// Only files of ext4, XFS and btrfs for which the model predicts a gain are moved, those with
+    /// most gain for their bytes first. Their content, names, times and holes stay.
+    Repair(Box<repair::RepairArgs>),
+}
+
+/// The files, and their requests.
+#[derive(Debug, Args)]
+pub(crate) struct ExamineArgs {
     /// Files and directories of one file system.
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -39,8 +91,8 @@ pub(crate) struct FragArgs {
     ///
     /// Their cost is computed. The trace names files, such as one of larder trace record. A trace
     /// without names is of the only PATH, which is a file, such as the image of a volume. The JSON
-    /// of larder watch has no places: they are assumed. Without this option, the cost is that of one
-    /// read of each of the most fragmented files.
+    /// of larder watch has no places: they are assumed. Without this option, the cost is that of
+    /// one read of each of the most fragmented files.
     #[arg(long, value_name = "FILE", alias = "record")]
     trace: Option<PathBuf>,
 
@@ -67,46 +119,34 @@ pub(crate) struct FragArgs {
           value_parser = clap::value_parser!(u32).range(1_000..=20_000_000))]
     requests: u32,
 
-    /// Maximum number of files in the result.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1000,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    rows: u32,
-
-    /// List extents, also of contiguous files.
-    #[arg(long)]
-    extents: bool,
-
-    /// File with the position of the scan.
-    ///
-    /// It is written every ten seconds and at Ctrl-C. If it exists, the scan continues there. It is
-    /// removed at the end.
-    #[arg(long, value_name = "FILE")]
-    resume: Option<OutputFile>,
-
-    /// Write the result into a file as well.
-    ///
-    /// The file is JSON, a table of the files if its name ends in .csv, or a page with a map of the
-    /// volume if it ends in .html.
-    #[arg(short, long, value_name = "FILE", value_parser = page_json_or_csv())]
-    output: Option<OutputFile>,
-
-    #[command(flatten)]
-    format: FormatArgs<TextOrJson>,
-
     #[command(flatten)]
     input: InputArgs,
 }
 
+/// Examined files.
+struct Examined {
+    roots: Vec<WalkRoot>,
+    found: Fragmentation,
+    load: Load,
+    /// The cost of each file of the load.
+    costs: Vec<FileCost>,
+    options: CostOptions,
+}
+
 pub(crate) fn run(arguments: &FragArgs) -> Result<()> {
-    // Before the scan, which can take long.
-    let device = arguments.device.as_ref().map(store_model::of).transpose()?;
-    let recorded = arguments.trace.as_deref().map(|file| requests::open(file, arguments));
-    let recorded = recorded.transpose()?;
-    let roots = scan::open(&arguments.paths)?;
-    let place = scan::place(&roots[0])?;
-    let Some(mut scanned) = scan::scan(arguments, &roots, &place)? else { return Ok(()) };
-    let device = device.unwrap_or_else(|| model_of(&roots[0]));
-    let found = examine(arguments, &roots, place, &mut scanned, (device, recorded))?;
+    if let Some(FragAction::Repair(arguments)) = &arguments.action {
+        return repair::run(arguments);
+    }
+    let options = ScanOptions {
+        keep: arguments.rows.try_into().unwrap_or(usize::MAX),
+        keeps_all: arguments.extents,
+        resume: arguments.resume.as_deref(),
+    };
+    let Some(Examined { mut found, load, costs, .. }) = examine(&arguments.examine, &options)?
+    else {
+        return Ok(());
+    };
+    found.files = rows(load, &costs, &options);
     let printed = print_result(
         arguments.format.get(),
         arguments.output.as_ref(),
@@ -134,17 +174,20 @@ fn model_of(root: &WalkRoot) -> StoreModel {
     }
 }
 
-/// Examines the files with most fragments, or those of the recorded requests.
-fn examine(
-    arguments: &FragArgs,
-    roots: &[WalkRoot],
-    place: FileSystemPlace,
-    scanned: &mut FileScan,
-    (device, recorded): (StoreModel, Option<RecordedRequests>),
-) -> Result<Fragmentation> {
-    let (free, free_unknown) = free_space(&roots[0], scanned);
+/// Scans the files, and computes the cost of their requests, or of reads of those with most
+/// fragments. Returns `None` if a signal ended the scan.
+fn examine(arguments: &ExamineArgs, options: &ScanOptions<'_>) -> Result<Option<Examined>> {
+    // Before the scan, which can take long.
+    let device = arguments.device.as_ref().map(store_model::of).transpose()?;
+    let recorded = arguments.trace.as_deref().map(|file| requests::open(file, &arguments.input));
+    let recorded = recorded.transpose()?;
+    let roots = scan::open(&arguments.paths)?;
+    let place = scan::place(&roots[0])?;
+    let Some(mut scanned) = scan::scan(&roots, &place, options)? else { return Ok(None) };
+    let device = device.unwrap_or_else(|| model_of(&roots[0]));
+    let (free, free_unknown) = free_space(&roots[0], &mut scanned);
     let mut notes = Vec::new();
-    let mut load = requests::load(arguments, roots, scanned, recorded, &mut notes)?;
+    let mut load = requests::load(&roots, &scanned, recorded, options.keeps_all, &mut notes)?;
     if let Some(bytes) = arguments.cache {
         load.add_cache(bytes, device, arguments.depth.into())?;
     }
@@ -157,53 +200,35 @@ fn examine(
         sample: arguments.requests.try_into().unwrap_or(usize::MAX),
         from: load.from,
     };
-    let (cost, of_files) = cost(&layouts, &load.requests, &options, |at| scanned.add_request(at));
+    let (cost, costs) = cost(&layouts, &load.requests, &options, |at| scanned.add_request(at));
     let cost = FragmentationCost {
         requests: cost.requests + load.cached + load.others,
         cached_requests: load.cached,
         other_requests: load.others,
         ..cost
     };
-    let paths: Vec<String> = roots.iter().map(|it| escape::path(it.path()).into_owned()).collect();
     let words: Vec<String> =
         roots.iter().map(|it| escape::shell_word(&it.path().to_string_lossy())).collect();
-    let verdict = verdict(&scanned.totals, Some(&cost), &words.join(" "));
-    let writers = find_writers(&load.writes(), Some(&place.kind));
-    let mut files: Vec<FragmentedFile> = load
-        .files
-        .into_iter()
-        .zip(of_files)
-        .map(|(file, cost)| row(file, cost, arguments.extents))
-        .collect();
-    let gain = |file: &FragmentedFile| file.now_ns.saturating_sub(file.contiguous_ns);
-    if load.from == RequestsFrom::OneRead {
-        files.sort_by_key(|file| Reverse(file.fragments));
-    } else {
-        files.sort_by_key(|file| Reverse((gain(file), file.crossing_requests, file.fragments)));
-    }
-    files.truncate(arguments.rows.try_into().unwrap_or(usize::MAX));
-    Ok(Fragmentation {
-        paths,
+    let found = Fragmentation {
+        paths: roots.iter().map(|it| escape::path(it.path()).into_owned()).collect(),
+        verdict: verdict(&scanned.totals, Some(&cost), &words.join(" ")),
+        writers: find_writers(&load.writes(), Some(&place.kind)),
         file_system: Some(place),
-        scan: scanned.totals.clone(),
         free,
         free_unknown,
         cost: (cost.device_requests > 0).then_some(cost),
-        verdict,
-        files,
-        writers,
-        map: scanned.map.clone(),
+        files: Vec::new(),
         map_cell_bytes: scanned.cell_bytes(),
+        scan: scanned.totals,
+        map: scanned.map,
         notes,
-    })
+    };
+    Ok(Some(Examined { roots, found, load, costs, options }))
 }
 
-fn row(
-    file: ScannedFile,
-    cost: larder_lab::fragmentation::FileCost,
-    with_extents: bool,
-) -> FragmentedFile {
-    FragmentedFile {
+/// Returns the files that cost most, or without a trace those with most fragments.
+fn rows(load: Load, costs: &[FileCost], options: &ScanOptions<'_>) -> Vec<FragmentedFile> {
+    let row = |(file, cost): (ScannedFile, &FileCost)| FragmentedFile {
         path: file.path.display().to_string(),
         bytes: file.bytes,
         extents: file.extents.len() as u64,
@@ -212,8 +237,18 @@ fn row(
         crossing_requests: cost.crossing_requests,
         now_ns: cost.now_ns,
         contiguous_ns: cost.contiguous_ns,
-        placed: with_extents.then_some(file.extents),
+        placed: options.keeps_all.then_some(file.extents),
+    };
+    let from = load.from;
+    let mut files: Vec<FragmentedFile> = load.files.into_iter().zip(costs).map(row).collect();
+    let gain = |file: &FragmentedFile| file.now_ns.saturating_sub(file.contiguous_ns);
+    if from == RequestsFrom::OneRead {
+        files.sort_by_key(|file| Reverse(file.fragments));
+    } else {
+        files.sort_by_key(|file| Reverse((gain(file), file.crossing_requests, file.fragments)));
     }
+    files.truncate(options.keep);
+    files
 }
 
 /// Returns the free space, and adds it to the map; or the reason for which it is not known.

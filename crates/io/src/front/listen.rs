@@ -164,7 +164,7 @@ fn lock_path(path: &Path) -> PathBuf {
 /// Listens on a unix socket. The holder of the lock file next to it may replace a stale path, so
 /// that two servers that start together cannot both succeed.
 fn listen_unix(path: &Path) -> Result<(OwnedFd, OwnedFd), Option<io::Error>> {
-    let lock = owned_file::open_lock(&lock_path(path)).map_err(|error| match error {
+    let lock = owned_file::open_or_create(&lock_path(path)).map_err(|error| match error {
         FileError::System(error) => error,
         error => io::Error::other(format!("use {}: {error}", lock_path(path).display())),
     });

@@ -1,8 +1,8 @@
 //! The requests whose cost is computed, and the files that they go to.
 
-use super::FragArgs;
 use crate::commands::report::open_watch;
 use crate::commands::simulated_cache;
+use crate::commands::trace::InputArgs;
 use anyhow::{Result, bail, ensure};
 use larder_core::counters::Class;
 use larder_core::store::StoreOpKind;
@@ -37,6 +37,14 @@ pub(super) struct ScannedFile {
     pub(super) fragments: u64,
 }
 
+impl ScannedFile {
+    /// Replaces the extents.
+    pub(super) fn set_extents(&mut self, extents: Vec<FileExtent>) {
+        self.fragments = FileExtent::fragments(&extents);
+        self.extents = extents;
+    }
+}
+
 /// Requests to files.
 #[derive(Debug, Default)]
 pub(super) struct Load {
@@ -68,6 +76,13 @@ impl Load {
 }
 
 impl Load {
+    /// Returns offset and length of the reads of a file, in order.
+    pub(super) fn reads_of(&self, file: usize) -> Vec<(u64, u64)> {
+        let reads = self.requests.iter();
+        let reads = reads.filter(|it| it.file == file && it.kind == StoreOpKind::Read);
+        reads.map(|it| (it.offset, it.len)).collect()
+    }
+
     /// Replaces the requests by those of a simulated cache in front of the device.
     pub(super) fn add_cache(
         &mut self,
@@ -92,11 +107,11 @@ pub(super) enum RecordedRequests {
 }
 
 /// Opens a trace, or a result of larder watch.
-pub(super) fn open(file: &Path, arguments: &FragArgs) -> Result<RecordedRequests> {
+pub(super) fn open(file: &Path, input: &InputArgs) -> Result<RecordedRequests> {
     if let Some(watch) = open_watch(file)? {
         return Ok(RecordedRequests::Watch(Box::new(watch)));
     }
-    let source = arguments.input.open(file, None, None)?;
+    let source = input.open(file, None, None)?;
     ensure!(
         source.addressing() != Addressing::Objects,
         "compute the cost for {}: it has objects instead of bytes of files",
@@ -107,10 +122,10 @@ pub(super) fn open(file: &Path, arguments: &FragArgs) -> Result<RecordedRequests
 
 /// Returns the recorded requests; without them, reads of the files with most fragments.
 pub(super) fn load(
-    arguments: &FragArgs,
     roots: &[WalkRoot],
     scanned: &FileScan,
     recorded: Option<RecordedRequests>,
+    lists_all: bool,
     notes: &mut Vec<String>,
 ) -> Result<Load> {
     let mut files = Files { roots, found: Vec::new(), by_path: HashMap::new(), extents: 0 };
@@ -125,7 +140,7 @@ pub(super) fn load(
             Load { requests: one_read(&lengths), ..Load::default() }
         }
     };
-    if load.from != RequestsFrom::OneRead || arguments.extents {
+    if load.from != RequestsFrom::OneRead || lists_all {
         // Files with fragments that have no request, and those whose extents are listed.
         for path in scanned.most_fragmented() {
             files.find(Path::new(OsStr::from_bytes(&path)));
@@ -172,9 +187,7 @@ impl Files<'_> {
         let file = root.open_file(&below).ok()?;
         let bytes = file.metadata().ok()?.len();
         let extents = extents::recorded(&file, false).ok()?;
-        let placed: Vec<&FileExtent> = extents.iter().filter(|it| it.is_placed()).collect();
-        let jumps = placed.windows(2).filter(|pair| !pair[0].is_followed_by(pair[1])).count();
-        let fragments = if placed.is_empty() { 0 } else { jumps as u64 + 1 };
+        let fragments = FileExtent::fragments(&extents);
         Some(ScannedFile { path: path.to_owned(), bytes, extents, fragments })
     }
 }

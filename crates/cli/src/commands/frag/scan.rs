@@ -1,6 +1,5 @@
 //! The scan over the files.
 
-use super::FragArgs;
 use super::checkpoint::{Checkpoint, Links};
 use crate::args;
 use crate::progress;
@@ -16,7 +15,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -66,16 +65,25 @@ pub(super) fn place(root: &WalkRoot) -> Result<FileSystemPlace> {
     })
 }
 
+/// Extent of a scan.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScanOptions<'a> {
+    /// Maximum number of files that are kept.
+    pub(super) keep: usize,
+    /// Keeps files without several fragments as well.
+    pub(super) keeps_all: bool,
+    /// File with the position of the scan.
+    pub(super) resume: Option<&'a Path>,
+}
+
 /// Scans all files. Returns `None` if a signal ended the scan and its position was saved.
 pub(super) fn scan(
-    arguments: &FragArgs,
     roots: &[WalkRoot],
     place: &FileSystemPlace,
+    options: &ScanOptions<'_>,
 ) -> Result<Option<FileScan>> {
-    let keep = usize::try_from(arguments.rows).unwrap_or(usize::MAX);
-    let new_scan = || FileScan::new(place.bytes, keep, arguments.extents);
-    let links = Links::default();
-    let resume = arguments.resume.as_deref();
+    let new_scan = || FileScan::new(place.bytes, options.keep, options.keeps_all);
+    let (links, resume) = (Links::default(), options.resume);
     let paths: Vec<PathBuf> = roots.iter().map(|root| root.path().to_owned()).collect();
     let saved = resume.map(|file| Checkpoint::read(file, &paths)).transpose()?.flatten();
     let (mut number, mut position, mut all) = match saved {
