@@ -1,15 +1,16 @@
 //! Moves of the data of a file into contiguous blocks of the same file system, while the file keeps
 //! its inode, names, times and content.
 //!
-//! * ext4: blocks of a donor, range by range (`EXT4_IOC_MOVE_EXT`, fs/ext4/move_extent.c).
+//! * ext4: blocks of a donor, range by range (`EXT4_IOC_MOVE_EXT`, `fs/ext4/move_extent.c`).
 //! * XFS: a copy in a donor, whose blocks the kernel exchanges with those of the file, unless that
 //!   was changed meanwhile (`XFS_IOC_SWAPEXT`).
 //! * btrfs: the kernel rewrites the extents (`BTRFS_IOC_DEFRAG_RANGE`).
 //!
-//! Invariants: donors have no name (on XFS an empty one has one for a moment), so that the kernel frees them at the end of the process,
-//! whatever its reason; each exchange is atomic in the journal of the file system; nothing is moved
-//! unless the donor has fewer fragments; holes and unwritten extents stay. Unless the caller allows
-//! it, no other process has the file open: a lease makes whoever opens it wait, and ends the move.
+//! Invariants: donors have no name (on XFS an empty one has one for a moment), so that the kernel
+//! frees them at the end of the process, whatever its reason; each exchange is atomic in the
+//! journal of the file system; nothing is moved unless the donor has fewer fragments; holes and
+//! unwritten extents stay. Unless the caller allows it, no other process has the file open: a lease
+//! makes a process that opens it wait, and ends the move.
 
 mod donor;
 mod verify;

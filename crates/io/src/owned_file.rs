@@ -312,8 +312,8 @@ impl CreatedFile {
     }
 }
 
-/// Opens a file of this user or root for reading and writing, or creates it for its user alone, such
-/// as a lock or a journal.
+/// Opens a file of this user or root for reading and writing, or creates it for its user alone,
+/// such as a lock or a journal.
 ///
 /// # Errors
 /// If it belongs to another user, is not a regular file, or cannot be opened.

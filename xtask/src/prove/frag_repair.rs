@@ -89,6 +89,7 @@ fn age(directory: &Path, files: usize, random: &mut Rng) -> Result<()> {
 
 /// Returns a checksum and the places of the holes of each file.
 fn contents(directory: &Path) -> Result<BTreeMap<String, String>> {
+    use std::fmt::Write as _;
     const SCRIPT: &str = "cd \"$1\" && find . -type f -print0 | sort -z | xargs -0 sha256sum -b";
     let out = stdout_of(cmd!(300, "sh -c {SCRIPT} sh {directory}"))?;
     let pairs = out.lines().filter_map(|line| line.split_once(" *"));
@@ -98,7 +99,7 @@ fn contents(directory: &Path) -> Result<BTreeMap<String, String>> {
         let file = File::open(directory.join(name))?;
         let mut at = 0;
         while let Ok(hole) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(at)) {
-            sum.push_str(&format!(" {hole}"));
+            write!(sum, " {hole}")?;
             match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(hole)) {
                 Ok(data) => at = data,
                 Err(_) => break,
@@ -175,17 +176,16 @@ fn repair(env: &Env, claims: &mut Claims, kind: Kind) -> Result<()> {
         Ok(())
     })?;
     let theirs = program(env, kind, &copy, &trace, &before, |directory| {
-        match kind {
-            Kind::Ext4 => drop(stdout_of(cmd!(600, "e4defrag {directory}"))?),
-            _ => {
-                let point = directory.parent().context("a mount point")?;
-                let device = stdout_of(cmd!("findmnt -n -o SOURCE {point}"))?;
-                let device = device.trim().to_owned();
-                // The state of its passes must not be that of another file system.
-                let state = env.file("fsr-state");
-                drop(capture(cmd!(600, "xfs_fsr -v -t 500 -f {state} {device}"))?);
-            }
+        if kind == Kind::Ext4 {
+            stdout_of(cmd!(600, "e4defrag {directory}"))?;
+            return Ok(());
         }
+        let point = directory.parent().context("a mount point")?;
+        let device = stdout_of(cmd!("findmnt -n -o SOURCE {point}"))?;
+        let device = device.trim();
+        // The state of its passes must not be that of another file system.
+        let state = env.file("fsr-state");
+        capture(cmd!(600, "xfs_fsr -v -t 500 -f {state} {device}"))?;
         Ok(())
     })?;
     let peer = if kind == Kind::Ext4 { "e4defrag" } else { "xfs_fsr" };

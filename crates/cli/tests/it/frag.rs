@@ -1,15 +1,16 @@
 //! `larder frag` on real trees: extents, requests, errors, and scans that continue.
 
-use larder_testing::skip;
+use larder_testing::{can_mount, has_tool, is_root, skip};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+const LARDER: &str = env!("CARGO_BIN_EXE_larder");
+
 fn frag(options: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_larder")).arg("frag").args(options).output().unwrap()
+    Command::new(LARDER).arg("frag").args(options).output().unwrap()
 }
 
 fn json(options: &[&str]) -> Value {
@@ -122,4 +123,113 @@ fn paths_that_cannot_be_scanned_are_refused() {
     assert!(error(&["/dev/null"]).contains("neither a directory nor a regular file"));
     assert!(error(&[text(path), text(&below)]).contains("name each file once"));
     assert!(error(&[text(path), "/proc"]).contains("different file systems"));
+}
+
+/// A mounted ext4 on a loop device with fragmented files.
+struct Volume(tempfile::TempDir);
+
+impl Volume {
+    /// Returns `None`, with a reported skip, if this machine cannot have one.
+    fn new() -> Option<Volume> {
+        if !is_root() || !can_mount() || !has_tool("mkfs.ext4") {
+            return None;
+        }
+        let volume = Volume(tempfile::tempdir().unwrap());
+        let image = volume.0.path().join("image");
+        File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        assert!(run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image)));
+        fs::create_dir(volume.point()).unwrap();
+        if !run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(volume.point())) {
+            skip("this machine has no loop devices for files");
+            return None;
+        }
+        // Files that grow in turn, each piece made durable before the next one.
+        let files = ["one", "two"].map(|name| File::create(volume.point().join(name)).unwrap());
+        for piece in 0..160 {
+            for (number, file) in files.iter().enumerate() {
+                let data =
+                    vec![u8::try_from(piece).unwrap() ^ u8::try_from(number).unwrap(); 1 << 14];
+                file.write_all_at(&data, piece << 14).unwrap();
+                file.sync_data().unwrap();
+            }
+        }
+        Some(volume)
+    }
+
+    fn point(&self) -> PathBuf {
+        self.0.path().join("mounted")
+    }
+
+    fn repair(&self, options: &[&str]) -> Value {
+        let (point, journal) = (self.point(), self.0.path().join("journal"));
+        let always = ["repair", text(&point), "--device", "disk", "--journal", text(&journal)];
+        json(&[&always[..], options].concat())
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        run(Command::new("umount").arg(self.point()));
+    }
+}
+
+fn run(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_repair_moves_what_gains_and_then_nothing() {
+    let Some(volume) = Volume::new() else { return };
+    let file = volume.point().join("one");
+    let content = fs::read(&file).unwrap();
+    let fragments = || json(&[text(&volume.point())])["scan"]["fragments"].as_u64().unwrap();
+    let before = fragments();
+    let planned = volume.repair(&["--dry-run"]);
+    assert_eq!(planned["moved"].as_array().unwrap().len(), 2, "{planned:#}");
+    assert_eq!(fragments(), before, "a dry run moves nothing");
+    let budget = volume.repair(&["--write-budget", "1MiB"]);
+    assert_eq!(budget["end"], "write-budget");
+    assert_eq!(budget["moved"], serde_json::json!([]));
+
+    // A file that is open stays.
+    let open = File::open(&file).unwrap();
+    let found = volume.repair(&["--target", "100%"]);
+    assert_eq!(found["moved"].as_array().unwrap().len(), 1, "{found:#}");
+    let reason = found["skipped"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("another process has it open"), "{reason}");
+    drop(open);
+    let found = volume.repair(&["--target", "100%"]);
+    assert_eq!(found["moved"][0]["fragments_after"], 1, "{found:#}");
+    assert_eq!(found["moved"][0]["is_compared"], true);
+    assert!(found["after_s"].as_f64().unwrap() < found["before_s"].as_f64().unwrap());
+    assert_eq!(fs::read(&file).unwrap(), content);
+    assert!(fragments() < before);
+    let nothing = volume.repair(&[]);
+    assert_eq!(nothing["end"], "not-worth-it", "{nothing:#}");
+}
+
+#[test]
+fn an_interrupted_move_is_named_and_compared() {
+    let Some(volume) = Volume::new() else { return };
+    let (file, journal) = (volume.point().join("one"), volume.0.path().join("journal"));
+    let found = file.metadata().unwrap();
+    let line = |checksum: u64| {
+        let path: Vec<u8> = text(&file).bytes().collect();
+        let begun = serde_json::json!({ "Begin": {
+            "path": path, "inode": found.ino(), "bytes": found.len(),
+            "modified": [found.mtime(), found.mtime_nsec()], "checksum": checksum,
+        }});
+        fs::write(&journal, format!("\"End\"\n{begun}\n{{\"Begin\":{{\"pa")).unwrap();
+    };
+    line(1);
+    let told = volume.repair(&["--write-budget", "1MiB"])["interrupted"][0].clone();
+    let told = told.as_str().unwrap();
+    assert!(told.contains("its content differs from that before"), "{told}");
+    assert_eq!(fs::read(&journal).unwrap(), b"", "no move is in progress");
+    let again = volume.repair(&["--write-budget", "1MiB"]);
+    assert_eq!(again["interrupted"], serde_json::json!([]));
+    line(1);
+    fs::remove_file(&file).unwrap();
+    let told = volume.repair(&["--write-budget", "1MiB"])["interrupted"][0].clone();
+    assert!(told.as_str().unwrap().contains("changed or removed since"), "{told}");
 }

@@ -24,9 +24,9 @@ struct MoveExtent {
 /// `EXT4_IOC_MOVE_EXT`.
 const MOVE_EXTENT: Opcode = opcode::read_write::<MoveExtent>(b'f', 15);
 
-/// Exchanges the blocks of a range of a file with those of the same range of a donor, and copies the
-/// data of the file into its new blocks; returns the number of blocks from `start` on. Both files
-/// are open for reading and writing.
+/// Exchanges the blocks of a range of a file with those of the same range of a donor, and copies
+/// the data of the file into its new blocks; returns the number of blocks from `start` on. Both
+/// files are open for reading and writing.
 pub(crate) fn ext4_move(file: &File, donor: &File, start: u64, len: u64) -> io::Result<u64> {
     let descriptor = u32::try_from(donor.as_raw_fd()).expect("an open descriptor");
     let mut request =
@@ -138,8 +138,8 @@ pub(crate) fn btrfs_defragment(
 const SET_SIGNAL: libc::c_int = 10;
 
 /// Takes a write lease on a file that this process has open once (fcntl(2)): fails with `EAGAIN` if
-/// another descriptor or mapping of it exists. Whoever opens it then waits until the lease ends;
-/// the kernel reports it by a signal that is ignored by default.
+/// another descriptor or mapping of it exists. A process that opens it then waits until the lease
+/// ends; the kernel reports it by a signal that is ignored by default.
 pub(crate) fn take_lease(file: &File) -> io::Result<()> {
     // SAFETY: the calls take numbers only.
     checked(unsafe { libc::fcntl(file.as_raw_fd(), SET_SIGNAL, libc::SIGURG) })?;

@@ -31,8 +31,8 @@ pub struct FragmentationRepair {
     pub predicted_s: f64,
     /// The same with the files as they lie now.
     pub after_s: f64,
-    /// Time of reads of the moved files on the device, past the page cache, before and after; `None`
-    /// if none was measured.
+    /// Time of reads of the moved files on the device, past the page cache, before and after;
+    /// `None` if none was measured.
     pub measured_s: Option<(f64, f64)>,
     /// Number of these reads.
     pub measured_reads: u64,

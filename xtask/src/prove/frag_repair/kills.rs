@@ -146,7 +146,7 @@ impl Round<'_> {
         }
         let mut found = contents(&data)?;
         found.retain(|name, _| expected.contains_key(name));
-        ensure!(found == expected, "a file that nobody wrote has other bytes");
+        ensure!(found == expected, "a file that was not written has other bytes");
         let names = std::fs::read_dir(&data)?.count();
         ensure!(names == FILES, "{names} names instead of {FILES}");
         file_system.unmount_unchecked()?;
@@ -162,7 +162,9 @@ fn extents(env: &Env, data: &Path) -> Result<Value> {
     let key = |file: &Value| file["path"].as_str().unwrap_or_default().to_owned();
     if let Some(files) = files.as_array_mut() {
         files.sort_by_key(key);
-        files.iter_mut().for_each(|file| *file = json!([file["path"], file["placed"]]));
+        for file in files.iter_mut() {
+            *file = json!([file["path"], file["placed"]]);
+        }
     }
     Ok(files)
 }

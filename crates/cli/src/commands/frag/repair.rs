@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 const KEEP: usize = 100_000;
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct RepairArgs {
     #[command(flatten)]
     examine: ExamineArgs,
@@ -58,8 +59,8 @@ pub(crate) struct RepairArgs {
 
     /// Move files that other processes have open.
     ///
-    /// Without it, such files stay; whoever opens a file while it is moved waits a moment, and the
-    /// file stays.
+    /// Without it, such files stay. A program that opens a file while it is moved waits a moment,
+    /// and the file stays.
     #[arg(long)]
     open_files: bool,
 
@@ -79,7 +80,9 @@ pub(crate) struct RepairArgs {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     journal: Option<PathBuf>,
 
-    /// Write the result into a file as well, as JSON or a page.
+    /// Write the result into a file as well.
+    ///
+    /// The file is JSON, or a page if its name ends in .html.
     #[arg(short, long, value_name = "FILE", value_parser = page_or_json())]
     output: Option<OutputFile>,
 
@@ -189,17 +192,14 @@ fn move_files(
             repair.end = RepairEnd::WriteBudget;
             continue;
         }
-        let moved = match &mut journal {
-            Some(journal) => {
-                let roots = &examined.roots;
-                let mut mover = Mover { roots, journal, options, reads: &mut measured };
-                mover.move_file(candidate, &mut examined.load, repair)?
-            }
-            None => {
-                let file = &examined.load.files[candidate.file];
-                repair.moved.push(planned(candidate, file));
-                true
-            }
+        let moved = if let Some(journal) = &mut journal {
+            let roots = &examined.roots;
+            let mut mover = Mover { roots, journal, options, reads: &mut measured };
+            mover.move_file(candidate, &mut examined.load, repair)?
+        } else {
+            let file = &examined.load.files[candidate.file];
+            repair.moved.push(planned(candidate, file));
+            true
         };
         gained += if moved { candidate.gain_ns } else { 0 };
     }

@@ -100,9 +100,8 @@ impl Journal {
 /// Returns the move without an end. A line that was not written completely is of a move that had
 /// not begun.
 fn last_begun(text: &[u8]) -> Option<Begun> {
-    let lines = text.split(|byte| *byte == b'\n');
-    let last = lines.filter_map(|line| serde_json::from_slice(line).ok()).last()?;
-    match last {
+    let mut lines = text.split(|byte| *byte == b'\n').rev();
+    match lines.find_map(|line| serde_json::from_slice(line).ok())? {
         Line::Begin(begun) => Some(begun),
         Line::End => None,
     }
