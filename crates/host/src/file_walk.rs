@@ -10,13 +10,12 @@ mod walker;
 
 pub use walker::{LevelList, WalkPosition};
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat, openat2, unlinkat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -34,13 +33,15 @@ pub struct WalkRoot {
 }
 
 impl WalkRoot {
-    /// Opens the root. A link in the path is followed.
+    /// Opens the root by a path without links, such as a canonical one.
     ///
     /// # Errors
-    /// The path cannot be opened, or is neither a directory nor a regular file.
+    /// The path cannot be opened or leads through a link, or is neither a directory nor a regular
+    /// file.
     pub fn open(path: &Path) -> io::Result<WalkRoot> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let resolve = ResolveFlags::NO_SYMLINKS;
+        let file = File::from(openat2(CWD, path, flags, Mode::empty(), resolve)?);
         let kind = file.metadata()?.file_type();
         if !kind.is_dir() && !kind.is_file() {
             return Err(io::Error::other("it is neither a directory nor a regular file"));
@@ -86,32 +87,12 @@ impl WalkRoot {
         open_below(&self.file, below.as_os_str(), OFlags::RDWR)
     }
 
-    /// Creates a file without a name in the directory of a file of the tree. With `as_others` it
-    /// has a name for a moment: XFS gives files that never had one another layout of their inode.
-    pub(crate) fn create_unnamed_beside(&self, below: &Path, as_others: bool) -> io::Result<File> {
+    /// Creates a file without a name in the directory of a file of the tree.
+    pub(crate) fn create_unnamed_beside(&self, below: &Path) -> io::Result<File> {
         let parent = below.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
-        let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
-        if !as_others {
-            return Ok(File::from(openat2(
-                &self.file,
-                parent,
-                flags | OFlags::TMPFILE,
-                mode,
-                INSIDE,
-            )?));
-        }
-        let open = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = openat2(&self.file, parent, open, Mode::empty(), INSIDE)?;
-        let name = format!(".larder-donor-{}", std::process::id());
-        let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let file = File::from(openat(&directory, &name, create, mode)?);
-        unlinkat(&directory, &name, AtFlags::empty())?;
-        // The owner of the directory could have renamed it.
-        match file.metadata()?.nlink() {
-            0 => Ok(file),
-            _ => Err(io::Error::other("another process gave it a name")),
-        }
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        Ok(File::from(openat2(&self.file, parent, flags, Mode::RUSR | Mode::WUSR, INSIDE)?))
     }
 }
 

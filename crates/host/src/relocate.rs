@@ -6,11 +6,11 @@
 //!   was changed meanwhile (`XFS_IOC_SWAPEXT`).
 //! * btrfs: the kernel rewrites the extents (`BTRFS_IOC_DEFRAG_RANGE`).
 //!
-//! Invariants: donors have no name (on XFS an empty one has one for a moment), so that the kernel
-//! frees them at the end of the process, whatever its reason; each exchange is atomic in the
-//! journal of the file system; nothing is moved unless the donor has fewer fragments; holes and
-//! unwritten extents stay. Unless the caller allows it, no other process has the file open: a lease
-//! makes a process that opens it wait, and ends the move.
+//! Invariants: donors have no name, so that the kernel frees them at the end of the process,
+//! whatever its reason; each exchange is atomic in the journal of the file system; nothing is moved
+//! unless the donor has fewer fragments; holes and unwritten extents stay. Unless the caller allows
+//! it, no other process has the file open: a lease makes a process that opens it wait, and ends the
+//! move.
 
 mod donor;
 mod verify;
@@ -37,6 +37,8 @@ const BTRFS_EXTENT_BYTES: u32 = 32 << 20;
 const EXT4: i64 = 0xef53;
 const XFS: i64 = 0x5846_5342;
 const BTRFS: i64 = 0x9123_683e;
+/// Lengths of an attribute of a donor on XFS, in the order in which they are tried.
+const ATTRIBUTES: [usize; 12] = [8, 24, 40, 56, 72, 88, 104, 120, 136, 152, 200, 256];
 /// Age of the last change of a file that is moved on XFS: kernels before 6.13 give changes in the
 /// same tick of the clock the same time.
 const QUIET: Duration = Duration::from_millis(50);
@@ -176,9 +178,9 @@ impl<'a> OpenFile<'a> {
     /// Returns a checksum of its content.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub fn checksum(&self) -> Result<u64, RelocateError> {
-        verify::checksum(&self.file).map_err(|error| RelocateError::Failed("read it", error))
+    /// It cannot be read, or another process opened it.
+    pub fn checksum(&self, options: &RelocateOptions<'_>) -> Result<u64, RelocateError> {
+        verify::checksum(&self.file, || check(&self.file, options))
     }
 
     /// Moves its data. `checksum` is that of its content before.
@@ -199,9 +201,15 @@ impl<'a> OpenFile<'a> {
         let io_error = |name| move |error| RelocateError::Failed(name, error);
         self.file.sync_all().map_err(io_error("write it back"))?;
         let extents = extents::recorded(&self.file, true)?;
-        let after = verify::checksum(&self.file).map_err(io_error("read it"))?;
-        let now = self.file.metadata().map_err(io_error("stat it"))?;
-        let verified = verify::compare((&self.found, checksum), (&now, after));
+        let verified = match verify::checksum(&self.file, || check(&self.file, options)) {
+            Ok(after) => {
+                let now = self.file.metadata().map_err(io_error("stat it"))?;
+                verify::compare((&self.found, checksum), (&now, after))
+            }
+            // A process waits for the file: it has its new place.
+            Err(RelocateError::Changed | RelocateError::Stopped) => Verified::ChangedMeanwhile,
+            Err(error) => return Err(error),
+        };
         if verified == Verified::Differs {
             return Err(RelocateError::Damaged);
         }
@@ -211,8 +219,7 @@ impl<'a> OpenFile<'a> {
     /// Returns a donor with blocks for all extents that take some, up to the end of the file; it
     /// has fewer fragments than the file.
     fn donor(&self) -> Result<Donor, RelocateError> {
-        let beside = (self.below, self.file_system == XFS);
-        let donor = Donor::allocate(self.root, beside, &self.extents, self.found.len())?;
+        let donor = Donor::allocate(self.root, self.below, &self.extents, self.found.len())?;
         let place = extents::recorded(donor.file(), true)?;
         if FileExtent::fragments(&place) < FileExtent::fragments(&self.extents) {
             Ok(donor)
@@ -264,12 +271,20 @@ impl<'a> OpenFile<'a> {
         }
         let donor = self.donor()?;
         donor.copy_from(&self.file, &self.found, |bytes| steps.before(bytes))?;
-        let result = move_data::xfs_exchange(
-            &self.file,
-            donor.file(),
-            self.found.len(),
-            (modified, changed),
-        );
+        let (bytes, times) = (self.found.len(), (modified, changed));
+        let exchange = || move_data::xfs_exchange(&self.file, donor.file(), bytes, times);
+        let is_refused = |result: &io::Result<()>| {
+            result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+        };
+        let mut result = exchange();
+        // XFS exchanges extents only between inodes with room for a like number of them.
+        for len in ATTRIBUTES {
+            if !is_refused(&result) {
+                break;
+            }
+            donor.set_attribute(len).map_err(io_error("give its copy an attribute"))?;
+            result = exchange();
+        }
         result.map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY) => RelocateError::Changed,
             _ => RelocateError::Failed("exchange its data", error),
@@ -296,6 +311,17 @@ impl BlockSize for Metadata {
     }
 }
 
+/// Fails if the caller stops the move, or if the lease ends since another process opens the file.
+fn check(file: &File, options: &RelocateOptions<'_>) -> Result<(), RelocateError> {
+    if (options.is_stopped)() {
+        return Err(RelocateError::Stopped);
+    }
+    if !options.open_files && !move_data::has_lease(file) {
+        return Err(RelocateError::Changed);
+    }
+    Ok(())
+}
+
 /// The steps of a move: limits, and the lease.
 struct Steps<'a> {
     file: &'a File,
@@ -312,12 +338,7 @@ impl<'a> Steps<'a> {
     /// Waits until a step of so many bytes may begin.
     fn before(&mut self, bytes: u64) -> Result<(), RelocateError> {
         loop {
-            if (self.options.is_stopped)() {
-                return Err(RelocateError::Stopped);
-            }
-            if !self.options.open_files && !move_data::has_lease(self.file) {
-                return Err(RelocateError::Changed);
-            }
+            check(self.file, self.options)?;
             let Some(rate) = self.options.bytes_per_s else { break };
             let due = Duration::from_millis(self.bytes.saturating_mul(1000) / rate.max(1));
             let left = due.saturating_sub(self.begun.elapsed());

@@ -89,7 +89,11 @@ pub fn cost(
         placed.push(PlacedRequest { file: request.file, kind: request.kind, range });
     }
     cost.device_requests = placed.len() as u64;
-    let sample = sample(&placed, options.sample);
+    let sample = match options.from {
+        // The most fragmented files come first.
+        RequestsFrom::OneRead => placed.iter().take(options.sample).collect(),
+        RequestsFrom::Trace | RequestsFrom::Record => sample(&placed, options.sample),
+    };
     cost.sampled_requests = sample.len() as u64;
     for request in &sample {
         let file = &mut files[request.file];

@@ -207,8 +207,12 @@ fn examine(arguments: &ExamineArgs, options: &ScanOptions<'_>) -> Result<Option<
         other_requests: load.others,
         ..cost
     };
-    let words: Vec<String> =
+    let mut words: Vec<String> =
         roots.iter().map(|it| escape::shell_word(&it.path().to_string_lossy())).collect();
+    if let Some(trace) = &arguments.trace {
+        words.push(format!("--trace {}", escape::shell_word(&trace.to_string_lossy())));
+    }
+    words.push(format!("--device {}", cost.device));
     let found = Fragmentation {
         paths: roots.iter().map(|it| escape::path(it.path()).into_owned()).collect(),
         verdict: verdict(&scanned.totals, Some(&cost), &words.join(" ")),

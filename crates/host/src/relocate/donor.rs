@@ -3,7 +3,7 @@
 use super::{RelocateError, STEP_BYTES};
 use crate::file_walk::WalkRoot;
 use larder_schema::fragmentation::FileExtent;
-use rustix::fs::{FallocateFlags, fallocate, fchown};
+use rustix::fs::{FallocateFlags, XattrFlags, fallocate, fchown, fsetxattr};
 use rustix::process::{Gid, Uid};
 use std::fs::{File, Metadata};
 use std::io;
@@ -23,12 +23,12 @@ impl Donor {
     /// Allocates blocks for the extents of a file that have a place, up to its end.
     pub(super) fn allocate(
         root: &WalkRoot,
-        (below, as_others): (&Path, bool),
+        below: &Path,
         extents: &[FileExtent],
         bytes: u64,
     ) -> Result<Donor, RelocateError> {
         let file = root
-            .create_unnamed_beside(below, as_others)
+            .create_unnamed_beside(below)
             .map_err(|error| RelocateError::Failed("create a file beside it", error))?;
         let (mut ranges, mut written): (Vec<Range<u64>>, Vec<Range<u64>>) =
             (Vec::new(), Vec::new());
@@ -48,6 +48,11 @@ impl Donor {
 
     pub(super) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Gives it an attribute of this length, which leaves less room for extents in its inode.
+    pub(super) fn set_attribute(&self, len: usize) -> io::Result<()> {
+        Ok(fsetxattr(&self.file, "user.larder", &vec![0; len], XattrFlags::empty())?)
     }
 
     /// Returns the ranges with blocks.

@@ -44,24 +44,29 @@ impl Mounted {
 
     /// Makes a file of single blocks that another file separates, with a hole and an unwritten
     /// range; returns its content.
-    fn fragmented(&self, name: &str) -> Vec<u8> {
+    fn fragmented(&self, name: &str, pieces: u64) -> Vec<u8> {
         let open = |name: &str| {
             let path = self.point().join(name);
             OpenOptions::new().create(true).write(true).truncate(true).open(path).unwrap()
         };
         let (file, other) = (open(name), open("other"));
-        for number in 0..24 {
+        for number in 0..pieces {
             let data = vec![u8::try_from(number).unwrap() + 1; 4096];
             // The second half is behind a hole.
-            let at = if number < 12 { number } else { number + 20 };
+            let at = if number < pieces / 2 { number } else { number + 20 };
             file.write_all_at(&data, at * BLOCK).unwrap();
             file.sync_data().unwrap();
             other.write_all_at(&data, number * BLOCK).unwrap();
             other.sync_data().unwrap();
         }
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 60 * BLOCK, 4 * BLOCK)
-            .unwrap();
-        file.set_len(63 * BLOCK + 17).unwrap();
+        rustix::fs::fallocate(
+            &file,
+            rustix::fs::FallocateFlags::empty(),
+            (pieces + 36) * BLOCK,
+            4 * BLOCK,
+        )
+        .unwrap();
+        file.set_len((pieces + 39) * BLOCK + 17).unwrap();
         file.sync_all().unwrap();
         std::fs::read(self.point().join(name)).unwrap()
     }
@@ -88,7 +93,7 @@ fn move_file(
 ) -> Result<Relocation, RelocateError> {
     let root = WalkRoot::open(&mounted.point()).unwrap();
     let file = OpenFile::open(&root, Path::new(name), options)?;
-    let checksum = file.checksum()?;
+    let checksum = file.checksum(options)?;
     file.relocate(checksum, options)
 }
 
@@ -103,7 +108,7 @@ fn blocks(path: &Path) -> [BTreeSet<u64>; 2] {
 
 fn moves_and_keeps(kind: &str, make: &[&str]) {
     let Some(mounted) = Mounted::new(kind, make) else { return };
-    let content = mounted.fragmented("file");
+    let content = mounted.fragmented("file", 24);
     let path = mounted.point().join("file");
     std::fs::hard_link(&path, mounted.point().join("link")).unwrap();
     let before = std::fs::metadata(&path).unwrap();
@@ -152,6 +157,23 @@ fn a_file_of_xfs_is_moved_and_keeps_its_content_holes_and_times() {
     moves_and_keeps("xfs", &["mkfs.xfs", "-q", "-f"]);
 }
 
+/// The inode has room for 12 extents, or for 21 without attributes.
+#[test]
+fn files_of_xfs_with_every_number_of_extents_are_moved() {
+    let Some(mounted) = Mounted::new("xfs", &["mkfs.xfs", "-q", "-f"]) else { return };
+    for pieces in [3, 10, 13, 16, 19, 22, 60, 150] {
+        let content = mounted.fragmented("file", pieces);
+        let path = mounted.point().join("file");
+        let before = extents::recorded(&File::open(&path).unwrap(), true).unwrap();
+        match move_file(&mounted, "file", &options()) {
+            Ok(moved) => assert_eq!(moved.verified, Verified::Same),
+            Err(RelocateError::NoBetterPlace) => assert!(FileExtent::fragments(&before) < 4),
+            Err(error) => panic!("{pieces} pieces: {error}"),
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), content);
+    }
+}
+
 #[test]
 fn a_file_of_btrfs_is_moved_and_keeps_its_content_and_times() {
     moves_and_keeps("btrfs", &["mkfs.btrfs", "-q", "-f"]);
@@ -160,7 +182,7 @@ fn a_file_of_btrfs_is_moved_and_keeps_its_content_and_times() {
 #[test]
 fn files_that_must_not_move_are_refused() {
     let Some(mounted) = Mounted::new("ext4", &["mkfs.ext4", "-q", "-F"]) else { return };
-    mounted.fragmented("file");
+    mounted.fragmented("file", 24);
     let path = mounted.point().join("file");
     let open = File::open(&path).unwrap();
     let in_use = move_file(&mounted, "file", &options());
@@ -169,7 +191,7 @@ fn files_that_must_not_move_are_refused() {
     move_file(&mounted, "file", &allowed).unwrap();
     drop(open);
 
-    mounted.fragmented("second");
+    mounted.fragmented("second", 24);
     let stopped = RelocateOptions { is_stopped: &|| true, ..options() };
     let result = move_file(&mounted, "second", &stopped);
     assert!(matches!(result, Err(RelocateError::Stopped)), "{result:?}");
@@ -194,7 +216,7 @@ fn files_that_must_not_move_are_refused() {
 #[test]
 fn an_opened_file_ends_its_move_and_keeps_its_content() {
     let Some(mounted) = Mounted::new("ext4", &["mkfs.ext4", "-q", "-F"]) else { return };
-    let content = mounted.fragmented("file");
+    let content = mounted.fragmented("file", 24);
     let path = mounted.point().join("file");
     // The other process waits for the lease; the move must end for it.
     let opened = std::sync::Mutex::new(None);

@@ -1,5 +1,6 @@
 //! Comparison of the content of a file before and after a move.
 
+use super::RelocateError;
 use crate::direct_read::AlignedBuffer;
 use crate::syscall::move_data;
 use foldhash::quality::FixedState;
@@ -13,31 +14,39 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 pub enum Verified {
     /// The content is the same.
     Same,
-    /// Another process changed the file, so that its content is not comparable.
+    /// Another process opened or changed the file, so that its content was not compared.
     ChangedMeanwhile,
     /// The content differs, and no other process changed the file.
     Differs,
 }
 
 /// Returns a checksum of the content, which is read from the device, past the page cache, if the
-/// file system can.
-pub(super) fn checksum(file: &File) -> io::Result<u64> {
+/// file system can. `check` is called before each read of a MiB.
+pub(super) fn checksum(
+    file: &File,
+    check: impl FnMut() -> Result<(), RelocateError>,
+) -> Result<u64, RelocateError> {
     let is_direct = move_data::set_direct(file, true).is_ok();
-    let sum = sum(file);
+    let sum = sum(file, check);
     if is_direct {
-        move_data::set_direct(file, false)?;
+        move_data::set_direct(file, false)
+            .map_err(|error| RelocateError::Failed("end its direct I/O", error))?;
     }
     sum
 }
 
-fn sum(file: &File) -> io::Result<u64> {
+fn sum(
+    file: &File,
+    mut check: impl FnMut() -> Result<(), RelocateError>,
+) -> Result<u64, RelocateError> {
     let mut memory = AlignedBuffer::new();
     let buffer = memory.bytes();
     let (mut hasher, mut at) = (FixedState::with_seed(1).build_hasher(), 0);
     loop {
+        check()?;
         let len = match file.read_at(buffer, at) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            len => len?,
+            len => len.map_err(|error| RelocateError::Failed("read it", error))?,
         };
         hasher.write(&buffer[..len]);
         at += len as u64;

@@ -10,13 +10,13 @@ use larder_schema::{as_f64, format};
 /// measurements, and within the error of the models.
 pub const NOISE: f64 = 0.05;
 
-/// Returns the answer for files, and the cost of their requests. `path` is that of the files, as a
-/// word of a shell.
+/// Returns the answer for files, and the cost of their requests. `arguments` are those of a repair
+/// of the same files for the same requests, as words of a shell.
 #[must_use]
 pub fn verdict(
     scan: &ScanTotals,
     cost: Option<&FragmentationCost>,
-    path: &str,
+    arguments: &str,
 ) -> FragmentationVerdict {
     let answer = |kind, reason| FragmentationVerdict { kind, reason, commands: Vec::new() };
     if scan.fragmented == 0 {
@@ -49,7 +49,7 @@ pub fn verdict(
             seeks(&cost.contiguous)
         );
         let mut found = answer(VerdictKind::Repair, reason);
-        found.commands = vec![format!("larder frag repair {path}")];
+        found.commands = vec![format!("larder frag repair {arguments}")];
         return found;
     }
     let reason = if cost.crossing_requests == 0 {

@@ -174,6 +174,7 @@ fn move_files(
     }
     let _idle = (!arguments.dry_run).then(idle).transpose()?;
     let bar = progress::bar(candidates.len() as u64, "moving: file {count} of {total}");
+    let reads = examined.load.reads(measure::READS_MAX);
     let mut measured = measure::Reads::default();
     let mut gained = 0;
     for candidate in &candidates {
@@ -195,7 +196,7 @@ fn move_files(
         let moved = if let Some(journal) = &mut journal {
             let roots = &examined.roots;
             let mut mover = Mover { roots, journal, options, reads: &mut measured };
-            mover.move_file(candidate, &mut examined.load, repair)?
+            mover.move_file(candidate, &mut examined.load, &reads[candidate.file], repair)?
         } else {
             let file = &examined.load.files[candidate.file];
             repair.moved.push(planned(candidate, file));
@@ -245,11 +246,11 @@ impl Mover<'_> {
         &mut self,
         candidate: &Candidate,
         load: &mut Load,
+        reads: &[(u64, u64)],
         repair: &mut FragmentationRepair,
     ) -> Result<bool> {
         let path = load.files[candidate.file].path.clone();
-        let requests = load.reads_of(candidate.file);
-        match self.try_move(&path, &requests) {
+        match self.try_move(&path, reads) {
             Ok((extents, written_bytes, verified)) => {
                 let mut moved = planned(candidate, &load.files[candidate.file]);
                 load.files[candidate.file].set_extents(extents);
@@ -283,7 +284,7 @@ impl Mover<'_> {
             .map_err(failed("open its directory"))?;
         let measured = self.reads.before(root, &below, reads);
         let file = OpenFile::open(root, &below, &self.options)?;
-        let checksum = file.checksum()?;
+        let checksum = file.checksum(&self.options)?;
         self.journal.begin(path, file.metadata(), checksum).map_err(failed("write the journal"))?;
         let result = file.relocate(checksum, &self.options);
         self.journal.finish().map_err(failed("write the journal"))?;

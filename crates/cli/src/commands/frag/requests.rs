@@ -76,11 +76,15 @@ impl Load {
 }
 
 impl Load {
-    /// Returns offset and length of the reads of a file, in order.
-    pub(super) fn reads_of(&self, file: usize) -> Vec<(u64, u64)> {
-        let reads = self.requests.iter();
-        let reads = reads.filter(|it| it.file == file && it.kind == StoreOpKind::Read);
-        reads.map(|it| (it.offset, it.len)).collect()
+    /// Returns offset and length of up to `max` reads of each file, in order.
+    pub(super) fn reads(&self, max: usize) -> Vec<Vec<(u64, u64)>> {
+        let mut reads = vec![Vec::new(); self.files.len()];
+        for request in self.requests.iter().filter(|it| it.kind == StoreOpKind::Read) {
+            if reads[request.file].len() < max {
+                reads[request.file].push((request.offset, request.len));
+            }
+        }
+        reads
     }
 
     /// Replaces the requests by those of a simulated cache in front of the device.

@@ -118,7 +118,7 @@ fn examine(begun: &Begun, options: &RelocateOptions<'_>) -> String {
         let found = file.metadata();
         let facts = (found.ino(), found.len(), (found.mtime(), found.mtime_nsec()));
         let is_same = facts == (begun.inode, begun.bytes, begun.modified);
-        is_same.then(|| file.checksum().ok().map(|sum| sum == begun.checksum)).flatten()
+        is_same.then(|| file.checksum(&options).ok().map(|sum| sum == begun.checksum)).flatten()
     };
     match compared() {
         Some(true) => format!("The move of {name} was interrupted; its content is as before."),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum time of all reads before, and maximum number of reads of a file.
 const TIME_MAX: Duration = Duration::from_secs(10);
-const READS_MAX: usize = 1_000;
+pub(super) const READS_MAX: usize = 1_000;
 
 /// The reads of the moved files.
 #[derive(Debug, Default)]
@@ -32,7 +32,6 @@ impl Reads {
         reads: &[(u64, u64)],
     ) -> Option<Measured> {
         let left = TIME_MAX.checked_sub(self.before).filter(|left| !left.is_zero())?;
-        let reads = &reads[..reads.len().min(READS_MAX)];
         let (time, done) = read(root, below, reads, left)?;
         (done > 0).then(|| Measured { reads: reads[..done].to_vec(), time })
     }
