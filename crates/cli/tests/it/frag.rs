@@ -92,6 +92,12 @@ fn a_trace_of_other_files_and_one_of_an_image_are_told_apart() {
     });
     assert_eq!(numbers, [5, 1, 1, 2, 1], "{cost}");
 
+    // larder trace record names files as volumes.
+    let volume = format!("0,0,4096,0,3,0,1,read,0,{},,reader", text(&path));
+    fs::write(&trace, [head.to_owned(), volume].join("\n")).unwrap();
+    let found = json(&[text(directory.path()), "--trace", text(&trace)]);
+    assert_eq!(found["cost"]["device_requests"], 1, "{found:#}");
+
     let unnamed = [head.to_owned(), line(0, 0, 0, ""), line(20 * 4096, 0, 0, "")];
     fs::write(&trace, unnamed.join("\n")).unwrap();
     let found = json(&[text(&path), "--trace", text(&trace)]);

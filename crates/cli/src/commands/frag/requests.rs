@@ -196,13 +196,14 @@ impl Files<'_> {
     }
 }
 
-/// Returns the requests of a trace.
+/// Returns the requests of a trace. A file is named as such, or as a volume: larder trace record
+/// names each file as a volume.
 fn of_trace(files: &mut Files<'_>, mut source: BoxedSource) -> Result<Load> {
     let mut load = Load { from: RequestsFrom::Trace, ..Load::default() };
-    let (mut batch, mut by_number) = (Vec::new(), HashMap::new());
-    let is_image = |roots: &[WalkRoot]| roots.len() == 1 && !roots[0].is_directory();
+    let mut batch = Vec::new();
     // Names can follow the records that use them, so files are found at the end.
-    let mut requests: Vec<(u32, FileRequest)> = Vec::new();
+    let mut by_number: HashMap<(NameKind, u32), Option<usize>> = HashMap::new();
+    let mut requests: Vec<((NameKind, u32), FileRequest)> = Vec::new();
     while source.next_batch(&mut batch)? {
         for record in batch.iter().filter(|record| record.op.transfers() && record.len > 0) {
             if is_cached(record) {
@@ -213,9 +214,13 @@ fn of_trace(files: &mut Files<'_>, mut source: BoxedSource) -> Result<Load> {
                 Op::Read => StoreOpKind::Read,
                 _ => StoreOpKind::Write { fua: false },
             };
+            let number = match record.file {
+                0 => (NameKind::Volume, record.volume),
+                file => (NameKind::File, file),
+            };
             let (offset, len) = (record.offset, record.len);
-            requests.push((record.file, FileRequest { file: 0, kind, offset, len }));
-            by_number.entry(record.file).or_insert(None::<usize>);
+            requests.push((number, FileRequest { file: 0, kind, offset, len }));
+            by_number.entry(number).or_insert(None);
         }
         ensure!(
             requests.len() <= REQUESTS_MAX,
@@ -223,17 +228,22 @@ fn of_trace(files: &mut Files<'_>, mut source: BoxedSource) -> Result<Load> {
              trace filter --from --to"
         );
     }
-    for (number, index) in &mut by_number {
-        *index = match source.name(NameKind::File, *number) {
-            Some(name) if *number > 0 => files.find(Path::new(name)),
-            _ if is_image(files.roots) => files.find(files.roots[0].path()),
-            _ => None,
+    let image = Some(&files.roots[0]).filter(|root| files.roots.len() == 1 && !root.is_directory());
+    let image = image.map(|root| root.path().to_owned());
+    let mut names = 0;
+    for ((kind, number), index) in &mut by_number {
+        let name = source.name(*kind, *number).filter(|name| name.starts_with('/'));
+        names += u64::from(name.is_some());
+        *index = match (name, &image) {
+            (Some(name), _) => files.find(Path::new(name)),
+            (None, Some(image)) if *kind == NameKind::Volume => files.find(image),
+            (None, _) => None,
         };
     }
-    if by_number.len() == 1 && by_number.contains_key(&0) && !is_image(files.roots) {
+    if names == 0 && image.is_none() && !by_number.is_empty() {
         bail!(
-            "compute the cost for a trace that does not name files: name the only file that it is \
-             of, or record with larder trace record"
+            "compute the cost for a trace that does not name files by their paths: name the only \
+             file that it is of, or record with larder trace record"
         );
     }
     for (number, request) in requests {
