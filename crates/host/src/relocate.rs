@@ -236,7 +236,7 @@ impl<'a> OpenFile<'a> {
             while at < end {
                 let len = (end - at).min(STEP_BYTES / block);
                 steps.before(len * block)?;
-                let moved = match move_data::ext4_move(&self.file, donor.file(), at, len) {
+                let moved = match move_data::ext4_move(&self.file, at, (donor.file(), at), len) {
                     // A range that became a hole has nothing to move.
                     Err(error) if error.raw_os_error() == Some(libc::ENODATA) => len,
                     Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
@@ -297,6 +297,34 @@ impl<'a> OpenFile<'a> {
         move_data::btrfs_defragment(&self.file, 0, u64::MAX, BTRFS_EXTENT_BYTES)
             .map_err(|error| RelocateError::Failed("move its data", error))
     }
+}
+
+/// Exchanges the blocks of a range of a file with those of a range of another file of the same
+/// ext4. Positions and length are bytes, in whole blocks.
+///
+/// # Errors
+/// The file system is not ext4, or refuses.
+pub fn exchange_blocks(
+    file: &File,
+    offset: u64,
+    (other, other_offset): (&File, u64),
+    len: u64,
+) -> io::Result<()> {
+    let kind = rustix::fs::fstatfs(file)?.f_type;
+    if kind != EXT4 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let block = u64::from(file.metadata()?.blksize_for_moves());
+    let mut done = 0;
+    while done < len / block {
+        let (at, other_at) = (offset / block + done, other_offset / block + done);
+        let moved = move_data::ext4_move(file, at, (other, other_at), len / block - done)?;
+        if moved == 0 {
+            return Err(io::Error::other("the file system moved nothing"));
+        }
+        done += moved;
+    }
+    Ok(())
 }
 
 /// Block size of a file system, which is the unit of its moves.

@@ -24,13 +24,18 @@ struct MoveExtent {
 /// `EXT4_IOC_MOVE_EXT`.
 const MOVE_EXTENT: Opcode = opcode::read_write::<MoveExtent>(b'f', 15);
 
-/// Exchanges the blocks of a range of a file with those of the same range of a donor, and copies
-/// the data of the file into its new blocks; returns the number of blocks from `start` on. Both
-/// files are open for reading and writing.
-pub(crate) fn ext4_move(file: &File, donor: &File, start: u64, len: u64) -> io::Result<u64> {
+/// Exchanges the blocks of a range of a file with those of a range of a donor, and copies the data
+/// of the file into its new blocks; returns the number of blocks from `start` on. Both files are
+/// open for reading and writing.
+pub(crate) fn ext4_move(
+    file: &File,
+    start: u64,
+    (donor, donor_start): (&File, u64),
+    len: u64,
+) -> io::Result<u64> {
     let descriptor = u32::try_from(donor.as_raw_fd()).expect("an open descriptor");
     let mut request =
-        MoveExtent { donor: descriptor, start, donor_start: start, len, ..MoveExtent::default() };
+        MoveExtent { donor: descriptor, start, donor_start, len, ..MoveExtent::default() };
     // SAFETY: the value has the layout that the kernel expects, and the kernel keeps no pointer.
     let call = unsafe { Updater::<MOVE_EXTENT, MoveExtent>::new(&mut request) };
     // SAFETY: it changes nothing of this process.

@@ -2,7 +2,9 @@
 //! of them in one extent each.
 //!
 //! Space is allocated piece by piece, alternating among the files (fallocate(2)), so that the file
-//! system places the pieces next to each other; then the bytes are written into it. The caller
+//! system places the pieces next to each other; then the bytes are written into it. A file system
+//! with much free space may place each file elsewhere: if it can exchange blocks of files, each
+//! piece is exchanged with a part of contiguous space, which the files share in turn. The caller
 //! counts the extents, and a file with another number of extents than requested is an error.
 //! Invariants: nothing that existed before is changed or removed; after an error or a stop no file
 //! is left, or the error says so. Sizes are bytes.
@@ -13,6 +15,7 @@ use larder_core::units::BLOCK_BYTES_U64;
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Directory of the fragmented files.
@@ -24,6 +27,9 @@ const FILE: &str = "file-";
 /// Additional attempts to allocate a file in one extent, while the space of the earlier ones is
 /// kept allocated.
 const ATTEMPTS: usize = 8;
+/// Maximum bytes of contiguous space that files share: file systems have their own blocks between
+/// longer ranges.
+const SHARED_BYTES: u64 = 32 << 20;
 /// Bytes of one write.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -46,6 +52,10 @@ fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> BenchError {
 
 /// Counts the extents of a file on its disk, or returns the reason for which it cannot.
 pub type Count<'a> = &'a dyn Fn(&File) -> Result<u64, String>;
+
+/// Exchanges the blocks of a range of a file, from an offset on, with those of another file from an
+/// offset on; the last argument is the length. Fails if the file system cannot.
+pub type Exchange<'a> = &'a dyn Fn((&File, u64), (&File, u64), u64) -> io::Result<()>;
 
 /// Gets the number of bytes written so far; returns false to stop.
 pub type Watch<'a> = &'a mut dyn FnMut(u64) -> bool;
@@ -82,7 +92,7 @@ impl Fragments {
     pub fn make(
         &self,
         directory: &Path,
-        count: Count<'_>,
+        (count, exchange): (Count<'_>, Exchange<'_>),
         watch: Watch<'_>,
     ) -> Result<(), BenchError> {
         self.check()?;
@@ -93,7 +103,7 @@ impl Fragments {
             made.push(kind);
             Ok(())
         });
-        let result = result.and_then(|()| self.fill(&kinds, count, watch));
+        let result = result.and_then(|()| self.fill(&kinds, (count, exchange), watch));
         if result.is_ok() {
             return result;
         }
@@ -104,13 +114,13 @@ impl Fragments {
     fn fill(
         &self,
         kinds: &[PathBuf; 2],
-        count: Count<'_>,
+        (count, exchange): (Count<'_>, Exchange<'_>),
         watch: Watch<'_>,
     ) -> Result<(), BenchError> {
         let [contiguous, fragmented] = kinds;
         // Contiguous space is allocated first.
         let mut made = self.reserve_contiguous(contiguous, count)?;
-        made.extend(self.reserve_interleaved(fragmented)?);
+        made.extend(self.reserve_interleaved(fragmented, count, exchange)?);
         let mut written = 0;
         for (number, made) in made.iter().enumerate() {
             let seed = self.seed.wrapping_add(number as u64 % u64::from(self.files));
@@ -128,30 +138,17 @@ impl Fragments {
         directory: &Path,
         count: Count<'_>,
     ) -> Result<Vec<ReservedFile>, BenchError> {
-        let mut all = Vec::new();
-        for number in 1..=self.files {
-            let mut rejected = Vec::new();
-            let found = loop {
-                let made = ReservedFile::new(directory, number, 1)?;
-                made.reserve(0, self.file_bytes)?;
-                let given = made.count_extents(count)?;
-                if given == 1 {
-                    break made;
-                }
-                if rejected.len() == ATTEMPTS {
-                    made.check_extents(given)?;
-                }
-                // The file keeps its space as long as it is open.
-                made.remove()?;
-                rejected.push(made);
-            };
-            all.push(found);
-        }
-        Ok(all)
+        let reserve = |number| reserve_in_one(directory, (number, self.file_bytes), count);
+        (1..=self.files).map(reserve).collect()
     }
 
     /// Creates files whose extents are interleaved.
-    fn reserve_interleaved(&self, directory: &Path) -> Result<Vec<ReservedFile>, BenchError> {
+    fn reserve_interleaved(
+        &self,
+        directory: &Path,
+        count: Count<'_>,
+        exchange: Exchange<'_>,
+    ) -> Result<Vec<ReservedFile>, BenchError> {
         let numbers = 1..=self.files;
         let files = numbers.map(|number| ReservedFile::new(directory, number, self.extents));
         let files = files.collect::<Result<Vec<_>, _>>()?;
@@ -160,13 +157,8 @@ impl Fragments {
         if self.files == 1 && self.extents > 1 {
             spacer.insert(ReservedFile::new(directory, 2, 0)?).remove()?;
         }
-        let blocks = self.file_bytes / BLOCK_BYTES_U64;
-        let ends = |piece: u64| {
-            let end = u128::from(blocks) * u128::from(piece) / u128::from(self.extents);
-            u64::try_from(end).expect("a block of the file") * BLOCK_BYTES_U64
-        };
         for piece in 0..self.extents {
-            let (start, end) = (ends(piece), ends(piece + 1));
+            let Range { start, end } = self.piece(piece);
             for made in &files {
                 made.reserve(start, end - start)?;
             }
@@ -174,7 +166,67 @@ impl Fragments {
                 made.reserve(piece * BLOCK_BYTES_U64, BLOCK_BYTES_U64)?;
             }
         }
+        for made in &files {
+            if made.count_extents(count)? != self.extents {
+                self.interleave(directory, &files, count, exchange)?;
+                break;
+            }
+        }
         Ok(files)
+    }
+
+    /// Returns the range of a piece in its file.
+    fn piece(&self, number: u64) -> Range<u64> {
+        let blocks = self.file_bytes / BLOCK_BYTES_U64;
+        let end = |piece: u64| {
+            let end = u128::from(blocks) * u128::from(piece) / u128::from(self.extents);
+            u64::try_from(end).expect("a block of the file") * BLOCK_BYTES_U64
+        };
+        end(number)..end(number + 1)
+    }
+
+    /// Exchanges the pieces of files with parts of contiguous space, in turn. Files stay as they
+    /// are if the file system cannot.
+    fn interleave(
+        &self,
+        directory: &Path,
+        files: &[ReservedFile],
+        count: Count<'_>,
+        exchange: Exchange<'_>,
+    ) -> Result<(), BenchError> {
+        // The parts of a single file have gaps.
+        let gaps = u64::from(files.len() == 1);
+        let of_round = |piece: u64| {
+            let Range { start, end } = self.piece(piece);
+            (end - start) * (files.len() as u64 + gaps)
+        };
+        let mut piece = 0;
+        while piece < self.extents {
+            let (first, mut bytes) = (piece, 0);
+            while piece < self.extents && (bytes == 0 || bytes + of_round(piece) <= SHARED_BYTES) {
+                bytes += of_round(piece);
+                piece += 1;
+            }
+            let space = reserve_in_one(directory, (self.files + 1, bytes), count)?;
+            space.remove()?;
+            let mut at = 0;
+            for number in first..piece {
+                let Range { start, end } = self.piece(number);
+                for made in files {
+                    match exchange((&made.file, start), (&space.file, at), end - start) {
+                        Err(error) if number == 0 && at == 0 => {
+                            let is_unable = error.kind() == io::ErrorKind::Unsupported;
+                            let failed = io_error("exchange blocks of", &made.path);
+                            return if is_unable { Ok(()) } else { Err(failed(error)) };
+                        }
+                        result => result.map_err(io_error("exchange blocks of", &made.path))?,
+                    }
+                    at += end - start;
+                }
+                at += gaps * (end - start);
+            }
+        }
+        Ok(())
     }
 
     fn write(
@@ -196,6 +248,29 @@ impl Fragments {
             }
         }
         file.sync_all().map_err(io_error("write out", path))
+    }
+}
+
+/// Creates a file with space in one extent, whose number and bytes are given.
+fn reserve_in_one(
+    directory: &Path,
+    (number, bytes): (u32, u64),
+    count: Count<'_>,
+) -> Result<ReservedFile, BenchError> {
+    let mut rejected = Vec::new();
+    loop {
+        let made = ReservedFile::new(directory, number, 1)?;
+        made.reserve(0, bytes)?;
+        let given = made.count_extents(count)?;
+        if given == 1 {
+            return Ok(made);
+        }
+        if rejected.len() == ATTEMPTS {
+            made.check_extents(given)?;
+        }
+        // The file keeps its space as long as it is open.
+        made.remove()?;
+        rejected.push(made);
     }
 }
 

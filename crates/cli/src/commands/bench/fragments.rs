@@ -6,7 +6,7 @@ use crate::signals::Stop;
 use crate::{args, progress};
 use anyhow::Result;
 use clap::Args;
-use larder_host::extents;
+use larder_host::{extents, relocate};
 use larder_lab::bench::BenchError;
 use larder_lab::bench::fragments::{CONTIGUOUS, FRAGMENTED, Fragments, remove};
 use larder_report::escape;
@@ -70,7 +70,10 @@ fn make(arguments: &FragmentsArgs, directory: &Path) -> Result<String> {
     free_space::check(directory, needed_bytes)?;
     let stop = Stop::listen()?;
     let bar = progress::byte_bar(needed_bytes, "writing");
-    let result = fragments.make(directory, &piece_count, &mut |bytes| {
+    let exchange = |(file, at): (&File, u64), other: (&File, u64), len: u64| {
+        relocate::exchange_blocks(file, at, other, len)
+    };
+    let result = fragments.make(directory, (&piece_count, &exchange), &mut |bytes| {
         bar.set_position(bytes);
         !stop.flag().load(Ordering::Relaxed)
     });
