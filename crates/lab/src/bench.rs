@@ -9,7 +9,7 @@
 //! * [`alternate`]: the same with several variants of the work, with alternating trials.
 //! * [`Ranks`]: other processes that do the same work at the same time, in the same phases.
 //! * [`probe`], [`postmark`], [`fileload`], [`server`], [`iozone`]: workloads.
-//! * [`fragments`]: files for [`fileload`].
+//! * [`fragments`]: files for [`fileload`]; [`age`]: an aged file system.
 //! * [`target`]: targets of block workloads: a path, an export, an engine in process.
 //!
 //! Invariants: no trial begins from another start than the one that its record states; nothing is
@@ -17,6 +17,7 @@
 //! what it made. Nothing here reads the machine; only [`worker_pool`] starts threads. Times are
 //! nanoseconds, sizes are bytes, shares are from 0 to 1.
 
+pub mod age;
 mod doubts;
 mod error;
 pub mod fileload;

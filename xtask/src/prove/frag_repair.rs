@@ -2,23 +2,21 @@
 //! `xfs_fsr`, and kills at random moments.
 
 mod kills;
+mod power;
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt as _;
+use std::fs::File;
 
 use super::prelude::*;
 use crate::disk::{Disk, FileSystem, Kind};
 use crate::image::GIB;
-use rustix::fs::{FallocateFlags, fallocate};
 
 /// Length of a file system, and of its files together.
 const BYTES: u64 = 4 * GIB;
 const FILES: usize = 300;
 const FILES_QUICK: usize = 60;
-/// Bytes of a piece of a file, and pieces of a file.
-const PIECES: std::ops::Range<u64> = 16..64;
-const PIECE_BLOCKS: std::ops::Range<u64> = 8..64;
+/// Mean length of a file.
+const FILE_BYTES: u64 = 5 << 20;
 const BLOCK: u64 = 4096;
 /// One of so many files is in use.
 const HOT: usize = 10;
@@ -35,6 +33,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     for kind in [Kind::Ext4, Kind::Xfs] {
         repair(env, claims, kind)?;
         kills::run(env, claims, kind)?;
+        power::run(env, claims, kind)?;
     }
     Ok(())
 }
@@ -50,41 +49,16 @@ fn make(env: &Env, name: &str, kind: Kind, bytes: u64) -> Result<(PathBuf, FileS
     Ok((image, file_system))
 }
 
-/// Creates files that grow piece by piece in turn, of which some are removed and replaced; every
-/// third has a hole. The first ones remain.
-fn age(directory: &Path, files: usize, random: &mut Rng) -> Result<()> {
-    let path = |number: usize| directory.join(format!("file {number}"));
-    for round in 0..2 {
-        let mut open: Vec<(usize, File, u64)> = Vec::new();
-        for number in 0..files {
-            // A third of the files is replaced in the second round.
-            if round == 0 || random.u32(0..3) == 0 {
-                let options = OpenOptions::new().create(true).truncate(true).write(true).clone();
-                open.push((number, options.open(path(number))?, random.u64(PIECES)));
-            }
-        }
-        let mut ends = vec![0; files];
-        let mut ranges: Vec<(usize, u64, u64)> = Vec::new();
-        while !open.is_empty() {
-            for (number, file, left) in &mut open {
-                let len = random.u64(PIECE_BLOCKS) * BLOCK;
-                let hole = if *number % 3 == 0 && *left == 8 { 16 * BLOCK } else { 0 };
-                let at = ends[*number] + hole;
-                fallocate(&*file, FallocateFlags::empty(), at, len)?;
-                ends[*number] = at + len;
-                ranges.push((*number, at, len));
-                *left -= 1;
-            }
-            open.retain(|it| it.2 > 0);
-        }
-        for (number, at, len) in ranges {
-            let file = OpenOptions::new().write(true).open(path(number))?;
-            let mut data = vec![0; usize::try_from(len)?];
-            random.fill(&mut data);
-            file.write_all_at(&data, at)?;
-        }
-    }
-    stdout_of(cmd!(300, "sync")).map(drop)
+/// Ages a file system, and returns the directory of its files: each has its pieces between those of
+/// others, some have holes, and a third is replaced.
+fn age(env: &Env, file_system: &FileSystem, (files, bytes): (usize, u64)) -> Result<PathBuf> {
+    let (larder, point, seed) = (&env.larder, file_system.point(), env.options.seed.to_string());
+    let (files, bytes) = (files.to_string(), bytes.to_string());
+    let options = ["--fragments", "100000", "--rounds", "2", "--files", &files, "--size", &bytes];
+    let aged = stdout_of(cmd!(300, "{larder} bench age {point} --seed {seed} {options...}"))?;
+    outln!("   {}", aged.lines().next().unwrap_or_default());
+    stdout_of(cmd!(300, "sync"))?;
+    Ok(point.join("aged"))
 }
 
 /// Returns a checksum and the places of the holes of each file.
@@ -118,7 +92,7 @@ fn write_trace(env: &Env, directory: &Path, files: usize, random: &mut Rng) -> R
     );
     let hot: Vec<(PathBuf, u64)> = (0..files / HOT)
         .map(|number| {
-            let path = directory.join(format!("file {}", number * HOT));
+            let path = directory.join(format!("file-{}", number * HOT + 1));
             let bytes = path.metadata().map_or(0, |found| found.len());
             (path, bytes)
         })
@@ -150,9 +124,7 @@ fn repair(env: &Env, claims: &mut Claims, kind: Kind) -> Result<()> {
     let mut random = Rng::with_seed(env.options.seed);
     let files = env.choose(FILES, FILES_QUICK);
     let (image, file_system) = make(env, name, kind, BYTES)?;
-    let directory = file_system.point().join("data");
-    std::fs::create_dir(&directory)?;
-    age(&directory, files, &mut random)?;
+    let directory = age(env, &file_system, (files, FILE_BYTES))?;
     let trace = write_trace(env, &directory, files, &mut random)?;
     let before = contents(&directory)?;
     file_system.unmount_unchecked()?;
@@ -235,7 +207,7 @@ fn program(
     let directory = env.file(kind.name());
     let file_system = FileSystem::on(&directory, disk.path(), kind)?;
     file_system.mount()?;
-    let data = file_system.point().join("data");
+    let data = file_system.point().join("aged");
     let before = cost(env, &data, trace)?;
     let (_, written) = disk.write_counts()?;
     run(&data)?;

@@ -1,5 +1,6 @@
 //! `larder bench`: the benchmarks, one file each.
 
+mod age;
 mod bar;
 mod embedded;
 mod fileload;
@@ -39,6 +40,11 @@ enum Command {
     ///
     /// The files are for fileload; the number of extents is given.
     Fragments(fragments::FragmentsArgs),
+    /// Create files that age a file system: with many fragments.
+    ///
+    /// The files grow in turn and are replaced, from a seed, until they have a given number of
+    /// fragments.
+    Age(age::AgeArgs),
     /// Measure file sizes by record sizes, with the tests of IOzone.
     ///
     /// Write, read, random, backward, strided and more.
@@ -65,6 +71,7 @@ pub(crate) fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     match &arguments.command {
         Command::Fileload(arguments) => fileload::run(arguments),
         Command::Fragments(arguments) => fragments::run(arguments),
+        Command::Age(arguments) => age::run(arguments),
         Command::Server(arguments) => server::run(arguments),
         Command::Iozone(arguments) => iozone::run(arguments),
         Command::Postmark(arguments) => postmark::run(arguments),

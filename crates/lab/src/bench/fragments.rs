@@ -23,7 +23,7 @@ pub const FRAGMENTED: &str = "fragmented";
 /// Directory of the contiguous copies.
 pub const CONTIGUOUS: &str = "contiguous";
 /// Prefix of the file names, followed by a number from 1.
-const FILE: &str = "file-";
+pub(super) const FILE: &str = "file-";
 /// Additional attempts to allocate a file in one extent, while the space of the earlier ones is
 /// kept allocated.
 const ATTEMPTS: usize = 8;
@@ -46,7 +46,7 @@ pub struct Fragments {
     pub seed: u64,
 }
 
-fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> BenchError {
+pub(super) fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> BenchError {
     BenchError::io(format!("{what} {}", path.display()))
 }
 
@@ -324,17 +324,20 @@ impl ReservedFile {
 /// # Errors
 /// A set contains another entry, and nothing of that set is removed; or a file cannot be removed.
 pub fn remove(directory: &Path) -> Result<u64, BenchError> {
-    let mut removed = 0;
-    for kind in [FRAGMENTED, CONTIGUOUS] {
-        let kind = directory.join(kind);
-        if kind.exists() {
-            removed += remove_directory(&kind)?;
-        }
-    }
-    Ok(removed)
+    Ok(remove_set(directory, FRAGMENTED)? + remove_set(directory, CONTIGUOUS)?)
 }
 
-fn remove_directory(directory: &Path) -> Result<u64, BenchError> {
+/// Removes a set of files from a directory, and returns their number; 0 if there is none.
+///
+/// # Errors
+/// As for [`remove`].
+pub fn remove_set(directory: &Path, name: &str) -> Result<u64, BenchError> {
+    let set = directory.join(name);
+    if set.exists() { remove_directory(&set) } else { Ok(0) }
+}
+
+/// Removes a directory with files that were made.
+pub(super) fn remove_directory(directory: &Path) -> Result<u64, BenchError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(io_error("list", directory))? {
         let entry = entry.map_err(io_error("list", directory))?;

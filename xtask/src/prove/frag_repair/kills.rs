@@ -7,8 +7,8 @@ use rustix::process::Signal;
 
 const ROUNDS: u64 = 100;
 const ROUNDS_QUICK: u64 = 6;
-const BYTES: u64 = 512 << 20;
-const FILES: usize = 24;
+pub(super) const BYTES: u64 = 512 << 20;
+pub(super) const FILES: usize = 24;
 /// The first moment, and the last one, at which a repair is killed, in milliseconds.
 const MOMENTS: std::ops::Range<u64> = 5..600;
 /// Files that the writer changes.
@@ -48,9 +48,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims, kind: Kind) -> Result<()> {
     let name = kind.name();
     let mut random = Rng::with_seed(env.options.seed);
     let (image, file_system) = make(env, &format!("kills-{name}"), kind, BYTES)?;
-    let directory = file_system.point().join("data");
-    std::fs::create_dir(&directory)?;
-    age(&directory, FILES, &mut random)?;
+    let directory = age(env, &file_system, (FILES, FILE_BYTES))?;
     let expected = contents(&directory)?;
     file_system.unmount_unchecked()?;
     let rounds = env.choose(ROUNDS, ROUNDS_QUICK);
@@ -98,12 +96,12 @@ impl Round<'_> {
         let directory = env.file(&format!("kills-{}", self.kind.name()));
         let file_system = FileSystem::attach(&directory, self.copy, self.kind)?;
         file_system.mount()?;
-        let data = file_system.point().join("data");
+        let data = file_system.point().join("aged");
         let extents = extents(env, &data)?;
         let out = env.file("written");
         std::fs::create_dir_all(&out)?;
         let paths: Vec<PathBuf> =
-            (0..WRITTEN).map(|number| data.join(format!("file {number}"))).collect();
+            (1..=WRITTEN).map(|number| data.join(format!("file-{number}"))).collect();
         let writer = if self.with_writer {
             let seed = random.u32(..).to_string();
             let written = &paths;
@@ -139,7 +137,7 @@ impl Round<'_> {
         file_system.mount()?;
         let mut expected = expected.clone();
         for (number, path) in paths.iter().enumerate().filter(|_| self.with_writer) {
-            let name = format!("./file {number}");
+            let name = format!("./file-{}", number + 1);
             expected.remove(&name);
             image::compare(path, &out.join(number.to_string()))
                 .with_context(|| format!("{name}, which was written"))?;

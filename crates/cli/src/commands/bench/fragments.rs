@@ -48,7 +48,7 @@ pub(super) struct FragmentsArgs {
 }
 
 /// Returns the number of pieces of an open file.
-fn piece_count(file: &File) -> Result<u64, String> {
+pub(super) fn piece_count(file: &File) -> Result<u64, String> {
     extents::of(file).map(|extents| extents::pieces(&extents)).map_err(|error| error.to_string())
 }
 
