@@ -2,12 +2,14 @@
 //! its inode, names, times and content.
 //!
 //! * ext4: blocks of a donor, range by range (`EXT4_IOC_MOVE_EXT`, `fs/ext4/move_extent.c`).
-//! * XFS: a copy in a donor, whose blocks the kernel exchanges with those of the file, unless that
-//!   was changed meanwhile (`XFS_IOC_SWAPEXT`).
+//! * XFS: a copy in a donor, whose blocks the file shares until the donor ends, where the kernel
+//!   finds the same bytes in both (`FIDEDUPERANGE`). The exchange of all blocks that `xfs_fsr`
+//!   makes (`XFS_IOC_SWAPEXT`) cannot be recovered from the log of Linux 6.18 after a loss of
+//!   power, if the file has many extents (`xfs_recover_inode_owner_change`).
 //! * btrfs: the kernel rewrites the extents (`BTRFS_IOC_DEFRAG_RANGE`).
 //!
 //! Invariants: donors have no name, so that the kernel frees them at the end of the process,
-//! whatever its reason; each exchange is atomic in the journal of the file system; nothing is moved
+//! whatever its reason; each step is atomic in the journal of the file system; nothing is moved
 //! unless the donor has fewer fragments; holes and unwritten extents stay. Unless the caller allows
 //! it, no other process has the file open: a lease makes a process that opens it wait, and ends the
 //! move.
@@ -27,7 +29,7 @@ use std::fmt;
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Bytes of a step of a move, after which limits are checked.
 const STEP_BYTES: u64 = 8 << 20;
@@ -37,17 +39,11 @@ const BTRFS_EXTENT_BYTES: u32 = 32 << 20;
 const EXT4: i64 = 0xef53;
 const XFS: i64 = 0x5846_5342;
 const BTRFS: i64 = 0x9123_683e;
-/// Lengths of an attribute of a donor on XFS, in the order in which they are tried.
-const ATTRIBUTES: [usize; 12] = [8, 24, 40, 56, 72, 88, 104, 120, 136, 152, 200, 256];
-/// Age of the last change of a file that is moved on XFS: kernels before 6.13 give changes in the
-/// same tick of the clock the same time.
-const QUIET: Duration = Duration::from_millis(50);
-
 /// A file that is not moved: a clause about the file.
 #[derive(Debug, thiserror::Error)]
 pub enum RelocateError {
     /// Its file system cannot move data.
-    #[error("its file system has no call that moves data (ext4, XFS and btrfs have)")]
+    #[error("its file system has no call that moves data (ext4, XFS with reflink, btrfs)")]
     Unsupported,
     /// Another process has it open.
     #[error("another process has it open or mapped (--open-files)")]
@@ -216,11 +212,18 @@ impl<'a> OpenFile<'a> {
         Ok(Relocation { extents, written_bytes: steps.bytes, verified })
     }
 
-    /// Returns a donor with blocks for all extents that take some, up to the end of the file; it
-    /// has fewer fragments than the file.
+    /// Returns a donor with blocks for all extents that move: those with a place, up to the end of
+    /// the file, on XFS without unwritten ones. With it, the file has fewer fragments.
     fn donor(&self) -> Result<Donor, RelocateError> {
-        let donor = Donor::allocate(self.root, self.below, &self.extents, self.found.len())?;
-        let place = extents::recorded(donor.file(), true)?;
+        let len = self.found.len();
+        let stays = |it: &&FileExtent| {
+            it.logical >= len || (self.file_system == XFS && it.has(FileExtent::UNWRITTEN))
+        };
+        let moving = self.extents.iter().filter(|it| it.is_placed() && !stays(it));
+        let donor = Donor::allocate(self.root, self.below, moving, len)?;
+        let mut place = extents::recorded(donor.file(), true)?;
+        place.extend(self.extents.iter().filter(stays));
+        place.sort_by_key(|extent| extent.logical);
         if FileExtent::fragments(&place) < FileExtent::fragments(&self.extents) {
             Ok(donor)
         } else {
@@ -255,40 +258,28 @@ impl<'a> OpenFile<'a> {
         Ok(())
     }
 
+    /// Copies the data, and lets the file share the copy, which then ends.
     fn move_on_xfs(&self, steps: &mut Steps<'_>) -> Result<(), RelocateError> {
-        let io_error = |name| move |error| RelocateError::Failed(name, error);
-        let times = |found: &Metadata| -> Result<(SystemTime, SystemTime), RelocateError> {
-            use std::os::unix::fs::MetadataExt;
-            let seconds = u64::try_from(found.ctime()).unwrap_or(0);
-            let nanoseconds = u64::try_from(found.ctime_nsec()).unwrap_or(0);
-            let since = Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds);
-            let modified = found.modified().map_err(io_error("stat it"))?;
-            Ok((modified, SystemTime::UNIX_EPOCH + since))
-        };
-        let (modified, changed) = times(&self.found)?;
-        if changed.elapsed().is_ok_and(|age| age < QUIET) {
-            std::thread::sleep(QUIET);
-        }
         let donor = self.donor()?;
         donor.copy_from(&self.file, &self.found, |bytes| steps.before(bytes))?;
-        let (bytes, times) = (self.found.len(), (modified, changed));
-        let exchange = || move_data::xfs_exchange(&self.file, donor.file(), bytes, times);
-        let is_refused = |result: &io::Result<()>| {
-            result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
-        };
-        let mut result = exchange();
-        // XFS exchanges extents only between inodes with room for a like number of them.
-        for len in ATTRIBUTES {
-            if !is_refused(&result) {
-                break;
+        for range in donor.ranges() {
+            let mut at = range.start;
+            while at < range.end {
+                check(&self.file, steps.options)?;
+                let len = (range.end - at).min(STEP_BYTES);
+                let done = match move_data::deduplicate(&self.file, donor.file(), at, len) {
+                    Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                        return Err(RelocateError::Unsupported);
+                    }
+                    done => done.map_err(|error| RelocateError::Failed("move its data", error))?,
+                };
+                if done == 0 {
+                    return Err(RelocateError::Changed);
+                }
+                at += done;
             }
-            donor.set_attribute(len).map_err(io_error("give its copy an attribute"))?;
-            result = exchange();
         }
-        result.map_err(|error| match error.raw_os_error() {
-            Some(libc::EBUSY) => RelocateError::Changed,
-            _ => RelocateError::Failed("exchange its data", error),
-        })
+        Ok(())
     }
 
     fn move_on_btrfs(&self, steps: &mut Steps<'_>) -> Result<(), RelocateError> {

@@ -3,7 +3,7 @@
 use super::{RelocateError, STEP_BYTES};
 use crate::file_walk::WalkRoot;
 use larder_schema::fragmentation::FileExtent;
-use rustix::fs::{FallocateFlags, XattrFlags, fallocate, fchown, fsetxattr};
+use rustix::fs::{FallocateFlags, fallocate, fchown};
 use rustix::process::{Gid, Uid};
 use std::fs::{File, Metadata};
 use std::io;
@@ -15,44 +15,32 @@ use std::path::Path;
 pub(super) struct Donor {
     file: File,
     ranges: Vec<Range<u64>>,
-    /// Ranges whose bytes are written: the others are zeros.
-    written: Vec<Range<u64>>,
 }
 
 impl Donor {
-    /// Allocates blocks for the extents of a file that have a place, up to its end.
-    pub(super) fn allocate(
+    /// Allocates blocks for these extents of a file of `bytes` bytes.
+    pub(super) fn allocate<'a>(
         root: &WalkRoot,
         below: &Path,
-        extents: &[FileExtent],
+        extents: impl Iterator<Item = &'a FileExtent>,
         bytes: u64,
     ) -> Result<Donor, RelocateError> {
         let file = root
             .create_unnamed_beside(below)
             .map_err(|error| RelocateError::Failed("create a file beside it", error))?;
-        let (mut ranges, mut written): (Vec<Range<u64>>, Vec<Range<u64>>) =
-            (Vec::new(), Vec::new());
-        for extent in extents.iter().filter(|it| it.is_placed() && it.logical < bytes) {
-            let range = extent.logical..extent.logical_end().min(bytes);
-            if !extent.has(FileExtent::UNWRITTEN) {
-                append(&mut written, range.clone());
-            }
-            append(&mut ranges, range);
+        let mut ranges = Vec::new();
+        for extent in extents {
+            append(&mut ranges, extent.logical..extent.logical_end().min(bytes));
         }
         for range in &ranges {
             fallocate(&file, FallocateFlags::empty(), range.start, range.end - range.start)
                 .map_err(|error| RelocateError::Failed("allocate its new place", error.into()))?;
         }
-        Ok(Donor { file, ranges, written })
+        Ok(Donor { file, ranges })
     }
 
     pub(super) fn file(&self) -> &File {
         &self.file
-    }
-
-    /// Gives it an attribute of this length, which leaves less room for extents in its inode.
-    pub(super) fn set_attribute(&self, len: usize) -> io::Result<()> {
-        Ok(fsetxattr(&self.file, "user.larder", &vec![0; len], XattrFlags::empty())?)
     }
 
     /// Returns the ranges with blocks.
@@ -69,7 +57,7 @@ impl Donor {
     ) -> Result<(), RelocateError> {
         let failed = |error: io::Error| RelocateError::Failed("copy its data", error);
         let mut buffer = vec![0; usize::try_from(STEP_BYTES).unwrap_or(1 << 20)];
-        for range in &self.written {
+        for range in &self.ranges {
             let mut at = range.start;
             while at < range.end {
                 let len = (range.end - at).min(STEP_BYTES);

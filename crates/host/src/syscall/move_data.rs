@@ -7,7 +7,6 @@ use rustix::ioctl::{self, Opcode, Setter, Updater, opcode};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, SystemTime};
 
 /// `struct move_extent` (`fs/ext4/ext4.h`): positions and lengths in blocks.
 #[repr(C)]
@@ -43,67 +42,50 @@ pub(crate) fn ext4_move(
     Ok(request.moved)
 }
 
-/// `struct xfs_bstime` (`fs/xfs/libxfs/xfs_fs.h`).
+/// `struct file_dedupe_range` with one destination (include/uapi/linux/fs.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct XfsTime {
-    seconds: i64,
-    nanoseconds: i32,
-}
-
-impl XfsTime {
-    fn of(time: SystemTime) -> XfsTime {
-        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        XfsTime {
-            seconds: since.as_secs().cast_signed(),
-            nanoseconds: since.subsec_nanos().cast_signed(),
-        }
-    }
-}
-
-/// `struct xfs_swapext`, with `struct xfs_bstat`, of which the kernel reads the two times.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct XfsExchange {
-    version: i64,
+struct Deduplication {
+    head: DeduplicationHead,
     target: i64,
-    donor: i64,
-    offset: i64,
-    len: i64,
-    pad: [u64; 2],
-    number: u64,
-    head: [u32; 5],
-    bytes: i64,
-    accessed: XfsTime,
-    modified: XfsTime,
-    changed: XfsTime,
-    tail: [u64; 6],
+    target_offset: u64,
+    done: u64,
+    status: i32,
+    reserved: u32,
 }
 
-/// `XFS_IOC_SWAPEXT`.
-const EXCHANGE: Opcode = opcode::read_write::<XfsExchange>(b'X', 109);
+/// The fixed part, whose size is part of the ioctl number.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct DeduplicationHead {
+    offset: u64,
+    len: u64,
+    targets: u16,
+    reserved: u16,
+    reserved_word: u32,
+}
 
-/// Exchanges all blocks of a file with those of a donor of the same length, unless the file was
-/// changed after these times (`EBUSY`). Both files are open for reading and writing.
-pub(crate) fn xfs_exchange(
-    file: &File,
-    donor: &File,
-    bytes: u64,
-    (modified, changed): (SystemTime, SystemTime),
-) -> io::Result<()> {
-    let mut request = XfsExchange {
-        target: file.as_raw_fd().into(),
-        donor: donor.as_raw_fd().into(),
-        len: bytes.cast_signed(),
-        modified: XfsTime::of(modified),
-        changed: XfsTime::of(changed),
-        ..XfsExchange::default()
-    };
-    // SAFETY: the value has the layout that the kernel expects, and the kernel keeps no pointer.
-    let call = unsafe { Updater::<EXCHANGE, XfsExchange>::new(&mut request) };
+/// `FIDEDUPERANGE`.
+const DEDUPLICATE: Opcode = opcode::read_write::<DeduplicationHead>(0x94, 54);
+
+/// Makes a range of a file have the blocks of the same range of a donor, if both have the same
+/// bytes, which the kernel compares while it locks both files. Returns the number of bytes from the
+/// begin of the range; 0 if the bytes differ.
+pub(crate) fn deduplicate(file: &File, donor: &File, offset: u64, len: u64) -> io::Result<u64> {
+    let head = DeduplicationHead { offset, len, targets: 1, ..DeduplicationHead::default() };
+    let target = file.as_raw_fd().into();
+    let mut request =
+        Deduplication { head, target, target_offset: offset, ..Deduplication::default() };
+    // SAFETY: the value has the layout that the kernel expects and states that it has one target;
+    // the kernel keeps no pointer.
+    let call = unsafe { Updater::<DEDUPLICATE, Deduplication>::new(&mut request) };
     // SAFETY: it changes nothing of this process.
-    unsafe { ioctl::ioctl(file, call)? };
-    Ok(())
+    unsafe { ioctl::ioctl(donor, call)? };
+    match request.status {
+        0 => Ok(request.done),
+        error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+        _ => Ok(0),
+    }
 }
 
 /// `struct btrfs_ioctl_defrag_range_args` (include/uapi/linux/btrfs.h).

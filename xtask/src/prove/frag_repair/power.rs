@@ -43,7 +43,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims, kind: Kind) -> Result<()> {
     let mut wrong = Vec::new();
     for (number, clone) in clones.iter().enumerate() {
         let same = || -> Result<()> {
-            // Direct I/O of a file with shared blocks takes 4 KiB, of which a device has sectors then.
+            // Direct I/O of a file with shared blocks needs 4 KiB, the sectors of its device then.
             let copy = env.file(&format!("power-{name}/copy.img"));
             stdout_of(cmd!(300, "cp --sparse=always {clone} {copy}"))?;
             let file_system = FileSystem::attach(&directory, &copy, kind)?;

@@ -46,7 +46,7 @@ pub(super) struct AgeArgs {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Seed of the lengths, the order and the data.
+    /// Seed of lengths, order and data.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
