@@ -81,7 +81,7 @@ pub enum RelocateError {
 pub struct RelocateOptions<'a> {
     /// Moves files that other processes have open.
     pub open_files: bool,
-    /// Moves files of btrfs whose blocks other files share.
+    /// Moves files of btrfs and XFS whose blocks other files share.
     pub shared: bool,
     /// Maximum bytes per second.
     pub bytes_per_s: Option<u64>,
@@ -159,7 +159,8 @@ impl<'a> OpenFile<'a> {
         file.sync_all().map_err(|error| RelocateError::Failed("write it back", error))?;
         let found = file.metadata().map_err(|error| RelocateError::Failed("stat it", error))?;
         let extents = extents::recorded(&file, true)?;
-        if kind == BTRFS && !options.shared && extents.iter().any(|it| it.has(FileExtent::SHARED)) {
+        let is_shared = extents.iter().any(|it| it.has(FileExtent::SHARED));
+        if is_shared && kind != EXT4 && !options.shared {
             return Err(RelocateError::Shared);
         }
         Ok(OpenFile { root, below, file, file_system: kind, found, extents })

@@ -175,6 +175,22 @@ fn files_of_xfs_with_every_number_of_extents_are_moved() {
 }
 
 #[test]
+fn files_that_share_blocks_are_moved_only_if_that_is_allowed() {
+    for (kind, make) in [("xfs", "mkfs.xfs"), ("btrfs", "mkfs.btrfs")] {
+        let Some(mounted) = Mounted::new(kind, &[make, "-q", "-f"]) else { continue };
+        let content = mounted.fragmented("file", 24);
+        let [path, copy] = ["file", "copy"].map(|name| mounted.point().join(name));
+        assert!(run(Command::new("cp").arg("--reflink=always").args([&path, &copy])));
+        let refused = move_file(&mounted, "file", &options());
+        assert!(matches!(refused, Err(RelocateError::Shared)), "{kind}: {refused:?}");
+        move_file(&mounted, "file", &RelocateOptions { shared: true, ..options() }).unwrap();
+        for path in [path, copy] {
+            assert_eq!(std::fs::read(path).unwrap(), content, "{kind}");
+        }
+    }
+}
+
+#[test]
 fn a_file_of_btrfs_is_moved_and_keeps_its_content_and_times() {
     moves_and_keeps("btrfs", &["mkfs.btrfs", "-q", "-f"]);
 }

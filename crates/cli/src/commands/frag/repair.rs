@@ -64,7 +64,7 @@ pub(crate) struct RepairArgs {
     #[arg(long)]
     open_files: bool,
 
-    /// Move files of btrfs that share blocks with others.
+    /// Move files that share blocks with others (reflinks).
     ///
     /// They no longer share them afterwards, and take more space.
     #[arg(long, hide_short_help = true)]
@@ -176,23 +176,22 @@ fn move_files(
     let bar = progress::bar(candidates.len() as u64, "moving: file {count} of {total}");
     let reads = examined.load.reads(measure::READS_MAX);
     let mut measured = measure::Reads::default();
-    let mut gained = 0;
+    let (mut gained, mut planned_bytes) = (0, 0_u64);
     for candidate in &candidates {
-        repair.end = match () {
-            () if stop.flag().load(Ordering::Relaxed) => RepairEnd::Signal,
-            () if is_over() => RepairEnd::Time,
-            () if as_f64(gained) >= arguments.target * as_f64(all) => RepairEnd::Target,
-            () => RepairEnd::Complete,
-        };
-        if repair.end != RepairEnd::Complete {
+        if as_f64(gained) >= arguments.target * as_f64(all) {
+            repair.end = RepairEnd::Target;
+            break;
+        }
+        if is_stopped() {
             break;
         }
         bar.inc(1);
         let budget = arguments.write_budget.unwrap_or(u64::MAX);
-        if repair.written_bytes.saturating_add(candidate.bytes) > budget {
+        if planned_bytes.saturating_add(candidate.bytes) > budget {
             repair.end = RepairEnd::WriteBudget;
             continue;
         }
+        planned_bytes += candidate.bytes;
         let moved = if let Some(journal) = &mut journal {
             let roots = &examined.roots;
             let mut mover = Mover { roots, journal, options, reads: &mut measured };
@@ -205,6 +204,11 @@ fn move_files(
         gained += if moved { candidate.gain_ns } else { 0 };
     }
     bar.finish_and_clear();
+    if stop.flag().load(Ordering::Relaxed) {
+        repair.end = RepairEnd::Signal;
+    } else if is_over() {
+        repair.end = RepairEnd::Time;
+    }
     if let Some(journal) = journal {
         journal.end()?;
         repair.seconds = begun.elapsed().as_secs_f64();
